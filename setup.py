@@ -19,7 +19,7 @@ from typing import Any
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
-from setuptools.errors import BaseError
+from setuptools.errors import BaseError, CCompilerError
 
 ROOT = Path(__file__).resolve().parent
 
@@ -40,14 +40,29 @@ class NoExtension(Exception):
     """Says why there will be no native extension."""
 
 
+def announce(reason: NoExtension) -> None:
+    """Print that the result is pure Python. Raises SystemExit where the extension is required."""
+    if FLAGS.extensions() == "required":
+        raise SystemExit(f"aiospin: the native extension is required, but {reason}") from reason
+    print(f"\naiospin: building WITHOUT the native extension, since {reason}.", file=sys.stderr)
+    print("aiospin: the pure-Python fallback has the same API and is slower.\n", file=sys.stderr, flush=True)
+
+
 class BuildExtension(build_ext):
-    """build_ext that turns every way of failing to compile into one exception, so that setup can start again."""
+    """build_ext after whose failure the distribution, and a wheel in the making, hold no extension and are pure."""
 
     def run(self) -> None:
         try:
             super().run()
-        except (BaseError, OSError) as error:
-            raise NoExtension(f"it could not be compiled ({error})") from error
+        except (BaseError, CCompilerError, OSError) as error:
+            announce(NoExtension(f"it could not be compiled ({error})"))
+            for stale in self.get_outputs():
+                Path(stale).unlink(missing_ok=True)
+            self.extensions = []
+            self.distribution.ext_modules = []
+            wheel = self.distribution.get_command_obj("bdist_wheel", create=False)
+            if wheel is not None:
+                wheel.root_is_pure = True
 
 
 def native_extension() -> Extension:
@@ -66,6 +81,7 @@ def native_extension() -> Extension:
         from pybind11.setup_helpers import ParallelCompile, Pybind11Extension
     except ImportError as error:
         raise NoExtension(f"pybind11 is missing ({error})") from error
+    # Pybind11Extension adds -fvisibility=hidden and, unless CFLAGS asks for debugging, -g0.
     ParallelCompile("AIOSPIN_BUILD_JOBS").install()
     warnings = ["-Wall", "-Wextra", "-Werror"] if FLAGS.flag("AIOSPIN_DEVELOP") else []
     return Pybind11Extension(
@@ -74,21 +90,18 @@ def native_extension() -> Extension:
         depends=headers,
         include_dirs=["native"],
         cxx_std=20,
-        extra_compile_args=["-O3", "-fvisibility=hidden", "-pthread", *warnings],
+        extra_compile_args=["-O3", "-pthread", *warnings],
         extra_link_args=["-pthread"],
     )
 
 
-def main() -> None:
-    """Build with the extension, or start again without it."""
+def extension_modules() -> list[Extension]:
+    """Return the extension, or nothing (and say why) where it cannot be built."""
     try:
-        setup(ext_modules=[native_extension()], cmdclass={"build_ext": BuildExtension})
+        return [native_extension()]
     except NoExtension as reason:
-        if FLAGS.extensions() == "required":
-            raise SystemExit(f"aiospin: the native extension is required, but {reason}") from reason
-        print(f"\naiospin: building WITHOUT the native extension, since {reason}.", file=sys.stderr)
-        print("aiospin: the pure-Python fallback has the same API and is slower.\n", file=sys.stderr, flush=True)
-        setup(ext_modules=[])
+        announce(reason)
+        return []
 
 
-main()
+setup(ext_modules=extension_modules(), cmdclass={"build_ext": BuildExtension})
