@@ -58,7 +58,7 @@ class BuildExtension(build_ext):
             announce(NoExtension(f"it could not be compiled ({error})"))
             for stale in self.get_outputs():
                 Path(stale).unlink(missing_ok=True)
-            self.extensions = []
+            self.extensions: list[Extension] = []
             self.distribution.ext_modules = []
             wheel = self.distribution.get_command_obj("bdist_wheel", create=False)
             if wheel is not None:
