@@ -1,0 +1,126 @@
+"""Roles are locks: one byte of the segment file, locked with F_SETLK for as long as a process plays the role.
+
+Guarantee: the lock is the truth about life. The kernel frees it when the process dies, however it dies; two takers
+cannot both win; and it is visible in every PID namespace. The seat in shared memory says who sits there, for messages
+and barriers.
+Assumption: the kernel does not show a process its own POSIX locks, so roles of this process are in `segment.claims`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+from dataclasses import dataclass
+
+from aiospin import _host, _layout
+from aiospin._errors import RoleTaken
+from aiospin._segment import Segment, registry
+
+_FLOCK = struct.Struct("@hhqqi4x")  # type, whence, start, length, pid: struct flock where longs have 64 bits
+
+
+@dataclass(frozen=True)
+class Seat:
+    """What a role's seat says. Trust `tenure` and `flags`; the lock knows better about the rest."""
+
+    tenure: int  # how often the role was claimed
+    pid: int
+    start: int
+    pid_namespace: int
+    flags: int
+
+    @property
+    def present(self) -> bool:
+        """Claimed and not given back since, by a holder that may have died."""
+        return bool(self.flags & _layout.SEAT_PRESENT)
+
+    @property
+    def light(self) -> bool:
+        """The holder publishes with plain stores: sleep only after a process-wide barrier."""
+        return bool(self.flags & _layout.SEAT_LIGHT)
+
+
+def fork_generation() -> int:
+    """How many forks lie behind this process. An endpoint claimed in another generation belongs to the parent."""
+    return registry.generation
+
+
+def claim(segment: Segment, role: int, *, light: bool = False) -> int:
+    """Take a role for this process and return its tenure. RoleTaken if a living process holds it, even this one."""
+    _check_role(segment, role)
+    with registry.lock:
+        if role in segment.claims:
+            raise RoleTaken(_layout.role_name(role), os.getpid())
+        _lock(segment, role)
+        segment.claims[role] = _sit_down(segment, role, light)
+        return segment.claims[role]
+
+
+def release(segment: Segment, role: int) -> None:
+    """Give a role back. Does nothing if this process does not hold it: given back before, or claimed before a fork."""
+    with registry.lock:
+        if segment.claims.pop(role, None) is None:
+            return
+        # Empty the seat first: whoever finds the lock free and the seat taken reports a death.
+        segment.mapping.store(_layout.seat_offset(segment.readers, role) + _layout.SEAT_FLAGS, 0)
+        fcntl.lockf(segment.fd, fcntl.LOCK_UN, 1, role)
+        segment.settle()
+
+
+def holder(segment: Segment, role: int) -> int | None:
+    """The pid of the living process that has a role: 0 if it lives in another PID namespace, None if nobody has it."""
+    _check_role(segment, role)
+    with registry.lock:
+        return os.getpid() if role in segment.claims else _locker(segment, role)
+
+
+def seat(segment: Segment, role: int) -> Seat:
+    """Read a seat, word by word. Its holder may be writing it."""
+    at, load = _layout.seat_offset(segment.readers, role), segment.mapping.load
+    return Seat(
+        tenure=load(at + _layout.SEAT_TENURE),
+        pid=load(at + _layout.SEAT_PID),
+        start=load(at + _layout.SEAT_START),
+        pid_namespace=load(at + _layout.SEAT_PID_NAMESPACE),
+        flags=load(at + _layout.SEAT_FLAGS),
+    )
+
+
+def _check_role(segment: Segment, role: int) -> None:
+    if not 0 <= role <= segment.readers:
+        raise ValueError(f"role must be from 0 to {segment.readers}, got {role}")
+
+
+def _lock(segment: Segment, role: int) -> None:
+    while True:
+        try:
+            fcntl.lockf(segment.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, role)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+        pid = _locker(segment, role)
+        if pid is not None:
+            raise RoleTaken(_layout.role_name(role), pid)
+        # The holder went between the two calls: try again.
+
+
+def _locker(segment: Segment, role: int) -> int | None:
+    """Who else has the byte locked, as F_GETLK tells: pid 0 when the kernel cannot name it here."""
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, role, 1, 0)
+    kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(segment.fd, fcntl.F_GETLK, asked))
+    return None if kind == fcntl.F_UNLCK else max(pid, 0)
+
+
+def _sit_down(segment: Segment, role: int, light: bool) -> int:
+    at, mapping = _layout.seat_offset(segment.readers, role), segment.mapping
+    tenure = int(mapping.load(at + _layout.SEAT_TENURE)) + 1
+    # The tenure comes first: a claimant that dies half-seated is a new death, and not its predecessor's over again.
+    mapping.store(at + _layout.SEAT_TENURE, tenure)
+    mapping.store(at + _layout.SEAT_PID, os.getpid())
+    mapping.store(at + _layout.SEAT_START, _host.start_time(os.getpid()))
+    mapping.store(at + _layout.SEAT_PID_NAMESPACE, _host.pid_namespace())
+    mapping.store(at + _layout.SEAT_FLAGS, _layout.SEAT_PRESENT | (_layout.SEAT_LIGHT if light else 0))
+    return tenure
