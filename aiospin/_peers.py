@@ -1,0 +1,170 @@
+"""Peers: who else lives on a segment, and who died.
+
+Guarantee: each death is reported once per Peers object. The lock decides; a pidfd, where there is one, only makes it
+prompt. A pidfd that has fired is closed at the next `check`, so it never spins a poll loop.
+Assumption: one endpoint uses one Peers object, from one thread at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from aiospin import _host, _layout, _roles
+from aiospin._segment import Segment
+
+State = Literal["never attached", "alive", "dead", "detached", "closed"]
+
+
+@dataclass(frozen=True)
+class Death:
+    """A role whose holder died without giving it back. `pid` is 0 when it lived in another PID namespace."""
+
+    role: int
+    pid: int
+    tenure: int
+
+
+@dataclass
+class _Sighting:
+    """What was seen of the holder during one tenure."""
+
+    tenure: int
+    pid: int = 0
+    pidfd: int | None = None
+    reported: bool = False
+
+
+class Peers:
+    """Liveness of the given roles, as one endpoint sees it. Opens nothing before `refresh`."""
+
+    def __init__(self, segment: Segment, roles: Sequence[int]) -> None:
+        self._segment = segment
+        self._seen = {role: _Sighting(tenure=0) for role in roles}
+        _everyone.add(self)
+
+    def refresh(self) -> bool:
+        """Open pidfds for holders not seen before. True if the set of descriptors changed. Cheap when nothing did."""
+        before = set(self.fds())
+        for role, sighting in self._seen.items():
+            tenure = self._tenure(role)
+            if tenure != sighting.tenure:
+                _forget(sighting)
+                self._seen[role] = self._sight(role, tenure)
+        return set(self.fds()) != before
+
+    def fds(self) -> dict[int, int]:
+        """Descriptors that become readable when a holder ends, each with its role."""
+        return {sighting.pidfd: role for role, sighting in self._seen.items() if sighting.pidfd is not None}
+
+    def check(self) -> list[Death]:
+        """The deaths not reported yet. Call when a pidfd is readable, and now and then: not every peer has one.
+
+        Closes the pidfds of those who ended; remove them from poll sets first, or look at `fds` again afterwards.
+        """
+        self.refresh()
+        return [death for role in list(self._seen) if (death := self._check(role)) is not None]
+
+    def state(self, role: int) -> State:
+        """How a role stands at this moment."""
+        if _roles.holder(self._segment, role) is not None:
+            return "alive"
+        if self._tenure(role) == 0:
+            return "never attached"
+        if self._left(role):
+            return "closed"
+        return "detached" if self._dead_seat(role) is None else "dead"
+
+    def close(self) -> None:
+        """Close every pidfd. Idempotent."""
+        for sighting in self._seen.values():
+            _forget(sighting)
+
+    def _tenure(self, role: int) -> int:
+        at = _layout.seat_offset(self._segment.readers, role)
+        return int(self._segment.mapping.load(at + _layout.SEAT_TENURE))
+
+    def _sight(self, role: int, tenure: int) -> _Sighting:
+        """Look at the holder of a new tenure. One that is gone by now gets no pidfd; `check` will find out why."""
+        sighting = _Sighting(tenure)
+        pid = _roles.holder(self._segment, role)
+        if pid is None:
+            seat = _roles.seat(self._segment, role)
+            sighting.pid = seat.pid if seat.pid_namespace == _host.pid_namespace() else 0
+            return sighting
+        sighting.pid = pid
+        if pid not in (0, os.getpid()):
+            sighting.pidfd = _open_pidfd(self._segment, role, pid)
+        return sighting
+
+    def _check(self, role: int) -> Death | None:
+        sighting = self._seen[role]
+        if _roles.holder(self._segment, role) is not None:
+            if sighting.pidfd is not None and _has_fired(sighting.pidfd):
+                _forget(sighting)  # a successor sits there already
+            return None
+        _forget(sighting)
+        seat = self._dead_seat(role)
+        if seat is None or seat.tenure != sighting.tenure or sighting.reported:
+            return None  # a tenure that ended since `refresh` is for the next check
+        sighting.reported = True
+        return Death(role, sighting.pid, sighting.tenure)
+
+    def _dead_seat(self, role: int) -> _roles.Seat | None:
+        """The seat if it is taken and the lock is free, both at one moment.
+
+        The seat is read on both sides of the lock: a holder that leaves in between empties it, and one that comes in
+        between changes the tenure.
+        """
+        before = _roles.seat(self._segment, role)
+        if not before.present or _roles.holder(self._segment, role) is not None:
+            return None
+        after = _roles.seat(self._segment, role)
+        return after if after.present and after.tenure == before.tenure else None
+
+    def _left(self, role: int) -> bool:
+        """The role was given up on purpose, for good."""
+        load, readers = self._segment.mapping.load, self._segment.readers
+        if role == _layout.WRITER:
+            return bool(load(_layout.control_offset(readers) + _layout.CONTROL_WRITER_CLOSED))
+        return bool(load(_layout.reader_offset(readers, role - 1) + _layout.READER_STAY) & 1)
+
+
+_everyone: weakref.WeakSet[Peers] = weakref.WeakSet()
+
+
+def _open_pidfd(segment: Segment, role: int, pid: int) -> int | None:
+    """A pidfd of the holder; None if the kernel refuses one, or the holder ended and its pid may be someone else's."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return None
+    if _roles.holder(segment, role) == pid:
+        return pidfd
+    os.close(pidfd)
+    return None
+
+
+def _has_fired(pidfd: int) -> bool:
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _forget(sighting: _Sighting) -> None:
+    if sighting.pidfd is not None:
+        os.close(sighting.pidfd)
+        sighting.pidfd = None
+
+
+def _close_in_child() -> None:
+    """A forked child watches for itself, if at all: descriptors of the parent's watch are of no use to it."""
+    for peers in list(_everyone):
+        peers.close()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
