@@ -8,8 +8,8 @@ Assumption: named backing trusts this user's own programs not to truncate the fi
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,8 +19,12 @@ from aiospin._descriptors import BELL_FLAGS, RING, bell_name, make_bell, open_di
 from aiospin._errors import SegmentTooLarge
 from aiospin._header import FileId
 
+if sys.platform != "win32":  # there this file only has to import
+    import fcntl
+
+    _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
 _MFD_NOEXEC_SEAL = 0x0008  # not in Python's os yet; Linux 6.3, and required where vm.memfd_noexec is 2
-_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,8 @@ def make_anonymous(size: int, roles: int) -> Backing:
 def make_named(path: str, size: int, roles: int) -> Backing:
     """A new directory with a ring file and a FIFO per role. FileExistsError if anything has that name already."""
     with ExitStack() as undo:
-        _make_directory(path)
-        undo.callback(_remove_names, path, roles)
+        _make_place(path)
+        undo.callback(_remove_place, path, roles)
         directory = open_directory(path)
         undo.callback(os.close, directory)
         fd = os.open(RING, _NEW, 0o600, dir_fd=directory)
@@ -69,26 +73,56 @@ def remove_named(path: str, ring: FileId, roles: int) -> None:
     except FileNotFoundError:
         return
     if FileId(status.st_dev, status.st_ino) == ring:
-        _remove_names(path, roles)
+        _remove_place(path, roles)
 
 
 def parent_of(name: str | None, directory: str | os.PathLike[str] | None) -> str | None:
     """In which directory a segment goes: the one given, AIOSPIN_DIR, or this user's own; None if it is anonymous."""
     if name is None and directory is None:
         return None
-    return os.path.abspath(directory or os.environ.get("AIOSPIN_DIR") or f"/dev/shm/aiospin-{os.geteuid()}")
+    return os.path.abspath(directory or os.environ.get("AIOSPIN_DIR") or _own_parent())
 
 
 def named_path(name: str | None, directory: str | os.PathLike[str] | None, identity: bytes) -> str:
-    """The directory of a new named segment, called `name` or else after its identity."""
+    """The directory of a new named segment, called `name` or else after its identity. ValueError for a bad name."""
     leaf = identity.hex() if name is None else name
     if not leaf or "/" in leaf or "\0" in leaf or leaf.startswith("."):
         raise ValueError(f"name must be one visible file name without a slash, got {name!r}")
-    parent = parent_of(leaf, directory)
-    assert parent is not None
-    if directory is None:
-        _require_parent(parent)
-    return os.path.join(parent, leaf)
+    return os.path.join(str(parent_of(leaf, directory)), leaf)
+
+
+def _own_parent() -> str:
+    return f"/dev/shm/aiospin-{os.geteuid()}"
+
+
+def _make_place(path: str) -> None:
+    """Make the segment's directory; this user's own parent comes with the first segment and goes with the last."""
+    parent = os.path.dirname(path)
+    if parent != _own_parent():
+        return _make_directory(path)
+    while True:
+        try:
+            _require_parent(parent)
+            return _make_directory(path)
+        except FileNotFoundError:
+            continue  # someone closed the last other segment, and the parent went with it
+
+
+def _remove_place(path: str, roles: int) -> None:
+    for name in (RING, *map(bell_name, range(roles))):
+        _remove(os.unlink, os.path.join(path, name))
+    _remove(os.rmdir, path)
+    if os.path.dirname(path) == _own_parent():
+        _remove(os.rmdir, _own_parent())
+
+
+def _remove(remove: Callable[[str], None], path: str) -> None:
+    """Remove a name unless it is gone already, or a directory that something else is still in."""
+    try:
+        remove(path)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+            raise
 
 
 def _require_parent(parent: str) -> None:
@@ -117,19 +151,6 @@ def _make_fifo(directory: int, name: str) -> int:
         os.close(place)
     shrink_bell(fd)
     return fd
-
-
-def _remove_names(path: str, roles: int) -> None:
-    for name in (RING, *map(bell_name, range(roles))):
-        _ignoring_absence(os.unlink, os.path.join(path, name))
-    _ignoring_absence(os.rmdir, path)
-
-
-def _ignoring_absence(remove: Callable[[str], None], path: str) -> None:
-    try:
-        remove(path)
-    except FileNotFoundError:
-        return
 
 
 def _memfd() -> int:

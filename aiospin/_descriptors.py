@@ -9,9 +9,9 @@ Assumption: closing an O_PATH descriptor leaves the POSIX locks of this process 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterable
 
 from aiospin import _host
@@ -19,7 +19,11 @@ from aiospin._errors import AttachError
 from aiospin._handle import SegmentRef
 from aiospin._header import FileId
 
-BELL_FLAGS = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
+if sys.platform != "win32":  # there this file only has to import
+    import fcntl
+
+    BELL_FLAGS = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
+
 RING = "ring"  # file names in the directory of a named segment
 _BELL_BYTES = 4096  # one page: a bell needs one byte, and a user's pipes share an allowance
 

@@ -167,4 +167,5 @@ def _close_in_child() -> None:
         peers.close()
 
 
-os.register_at_fork(after_in_child=_close_in_child)
+if hasattr(os, "register_at_fork"):  # absent where there is no fork
+    os.register_at_fork(after_in_child=_close_in_child)

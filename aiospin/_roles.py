@@ -9,14 +9,17 @@ Assumption: the kernel does not show a process its own POSIX locks, so roles of 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import struct
+import sys
 from dataclasses import dataclass
 
 from aiospin import _host, _layout
 from aiospin._errors import RoleTaken
 from aiospin._segment import Segment, registry
+
+if sys.platform != "win32":  # there this file only has to import
+    import fcntl
 
 _FLOCK = struct.Struct("@hhqqi4x")  # type, whence, start, length, pid: struct flock where longs have 64 bits
 

@@ -262,4 +262,5 @@ def _reset_in_child() -> None:
     registry.reset_in_child()
 
 
-os.register_at_fork(before=_lock_before_fork, after_in_parent=_unlock_in_parent, after_in_child=_reset_in_child)
+if hasattr(os, "register_at_fork"):  # absent where there is no fork
+    os.register_at_fork(before=_lock_before_fork, after_in_parent=_unlock_in_parent, after_in_child=_reset_in_child)
