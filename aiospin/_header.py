@@ -81,8 +81,8 @@ def check(fd: int, header: Header, name: str, *, boot_id: bytes) -> None:
         raise LayoutMismatch(name, header.version, _layout.LAYOUT_VERSION)
     if header.readers > _layout.MAX_READERS:
         raise AttachError(f"{name} is damaged: it claims {header.readers} readers, at most {_layout.MAX_READERS}")
-    if header.capacity == 0 or header.capacity % _layout.PAGE:
-        raise AttachError(f"{name} is damaged: its capacity is {header.capacity}, no multiple of {_layout.PAGE}")
+    if header.capacity == 0 or header.capacity % _layout.RING_ALIGN:
+        raise AttachError(f"{name} is damaged: its capacity is {header.capacity}, no multiple of {_layout.RING_ALIGN}")
     if header.flags & ~_layout.HEADER_CHECKSUM:
         raise AttachError(f"{name} is damaged: unknown flags {header.flags:#x}")
     for field, expected in _derived(header).items():

@@ -15,6 +15,7 @@ LAYOUT_VERSION: Final = 1
 WORD_BYTES: Final = 8
 MAX_READERS: Final = 1024
 PAGE: Final = 4096
+RING_ALIGN: Final = 65536  # the largest page size in the field: the ring is mapped on its own
 LINE: Final = 128
 
 # Header and the table of bells behind it
@@ -128,7 +129,7 @@ def gate_offset(readers: int, rank: int) -> int:
 
 def ring_offset(readers: int) -> int:
     """Where the ring begins; the control area ends there."""
-    return align_up(gate_offset(readers, readers), PAGE)
+    return align_up(gate_offset(readers, readers), RING_ALIGN)
 
 
 def segment_bytes(readers: int, capacity: int) -> int:

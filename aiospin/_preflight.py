@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import mmap
 import os
 import re
 from collections.abc import Iterator
@@ -64,11 +63,11 @@ def check_readers(readers: int) -> int:
 def check_capacity(
     capacity: str | int, readers: int, directory: str | os.PathLike[str] | None = None, *, root: Path = _cgroup.ROOT
 ) -> int:
-    """The ring's size in bytes, rounded up to whole pages, for a segment in `directory` (None: anonymous).
+    """The ring's size in bytes, rounded up to what can be mapped, for a segment in `directory` (None: anonymous).
 
     SegmentTooLarge if it can never fit; one logged warning per source if it does not fit now.
     """
-    rounded = _layout.align_up(parse_size(capacity), max(_layout.PAGE, mmap.PAGESIZE))
+    rounded = _layout.align_up(parse_size(capacity), _layout.RING_ALIGN)
     size = _layout.segment_bytes(check_readers(readers), rounded)
     place = None if directory is None else os.fspath(directory)
     for limit in _limits(place, root):

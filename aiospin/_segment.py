@@ -72,7 +72,7 @@ class Segment:
     ) -> Segment:
         """Make a segment: anonymous, or named when `name` or `directory` is given.
 
-        `capacity` is the ring's size in bytes, a multiple of the page. Raises ValueError for numbers out of range,
+        `capacity` is the ring's size in bytes, a multiple of RING_ALIGN. Raises ValueError for numbers out of range,
         FileExistsError for a taken name, SegmentTooLarge when the memory is not there.
         """
         _check_shape(readers, capacity)
@@ -198,8 +198,8 @@ registry = Registry()
 def _check_shape(readers: int, capacity: int) -> None:
     if not 0 <= readers <= _layout.MAX_READERS:
         raise ValueError(f"readers must be from 0 to {_layout.MAX_READERS}, got {readers}")
-    if capacity <= 0 or capacity % _layout.PAGE:
-        raise ValueError(f"capacity must be a positive multiple of {_layout.PAGE} bytes, got {capacity}")
+    if capacity <= 0 or capacity % _layout.RING_ALIGN:
+        raise ValueError(f"capacity must be a positive multiple of {_layout.RING_ALIGN} bytes, got {capacity}")
 
 
 def _new_header(fd: int, identity: bytes, readers: int, capacity: int, checksum: bool) -> Header:

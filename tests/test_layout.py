@@ -21,6 +21,7 @@ EXPECTED = {
     "kLayoutVersion": _layout.LAYOUT_VERSION,
     "kMaxReaders": _layout.MAX_READERS,
     "kPage": _layout.PAGE,
+    "kRingAlign": _layout.RING_ALIGN,
     "kLine": _layout.LINE,
     "kBellsOffset": _layout.BELLS_OFFSET,
     "kChecksum": _layout.HEADER_CHECKSUM,
@@ -86,7 +87,7 @@ def test_the_structs_that_python_packs_have_the_fields_of_the_header() -> None:
 def test_what_the_header_asserts_of_itself_holds_in_python() -> None:
     asserted = re.findall(r"(offsetof\(\w+, \w+\)|sizeof\(\w+\)) == (\d+)", LAYOUT_H.read_text())
     known = [(expression, int(value)) for expression, value in asserted if expression in EXPECTED]
-    assert len(known) >= 12
+    assert len(known) == 10
     assert known == [(expression, EXPECTED[expression]) for expression, _ in known]
 
 
@@ -110,7 +111,7 @@ if COMPILER is not None:
 def test_every_line_group_begins_on_a_line_of_its_own() -> None:
     for readers in READERS:
         assert _layout.control_offset(readers) % _layout.PAGE == 0
-        assert _layout.ring_offset(readers) % _layout.PAGE == 0
+        assert _layout.ring_offset(readers) % _layout.RING_ALIGN == 0
         for rank in range(min(readers, 3)):
             assert _layout.reader_offset(readers, rank) % _layout.LINE == 0
         assert _layout.gates_offset(readers) + _layout.GATE_BYTES * readers <= _layout.ring_offset(readers)
