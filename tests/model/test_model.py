@@ -5,6 +5,8 @@ The larger configurations are CI's (`.ci/model`), since they take a minute.
 
 from __future__ import annotations
 
+import itertools
+
 import doorbell
 import pytest
 import room
@@ -52,6 +54,6 @@ def test_a_trace_leads_from_the_start_to_the_sleeper() -> None:
     model = Doorbell(1, 1, mutant="no_recheck")
     trace = model.run().trace
     assert trace[0] == model.start()
-    for before, after in zip(trace, trace[1:], strict=False):
+    for before, after in itertools.pairwise(trace):
         assert after in set(model.successors(before))
     assert trace[-1].readers[0].step == "sleep" and not set(model.successors(trace[-1]))
