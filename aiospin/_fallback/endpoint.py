@@ -1,0 +1,234 @@
+"""What readers and writers have in common: opening, ending, waiting, and the hooks that the layer above fills in.
+
+Guarantee: an endpoint is claimed at its first use, ends once, and after that says why. One waiter at a time.
+Assumption: the subclass implements the hooks; `_open` is called with the role's lock held, by `_claim`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from aiospin._errors import ForkedUse, QueueClosed
+from aiospin._fallback import bell, forks
+from aiospin._fallback.mapping import Mapping
+from aiospin._fallback.operation import Operation
+from aiospin._fallback.ring import NOT_READY
+from aiospin._fallback.waiting import park
+
+
+class Core(Protocol):
+    """What an endpoint asks of its reader or writer core."""
+
+    live: bool
+
+    def detach(self) -> None: ...
+    def counters(self) -> dict[str, int]: ...
+
+
+class Attempt:
+    """One try at a call: a result, NOT_READY, or an error. `holds` while it is in the middle of a message."""
+
+    __slots__ = ("_try", "holds", "parks", "what")
+
+    def __init__(self, attempt: Callable[[], Any], what: str) -> None:
+        self._try = attempt
+        self.what = what
+        self.holds = False
+        self.parks = False  # a thread sleeps between the attempts, and keeps the writer's turn meanwhile
+
+    def __call__(self) -> Any:
+        return self._try()
+
+    def finish(self) -> None:
+        """The call is over, however it ended."""
+
+
+class Endpoint:
+    """The state around a core. Counters count calls: satisfied at once, parked."""
+
+    _opened: bool
+    _mapping: Mapping | None
+    _bell: int
+    _ended: BaseException | None
+    _shut_down: bool
+    _failure: BaseException | None
+    _waiter: dict[str, object]
+    _queued: int  # operations that are suspended
+    _passing: int  # operations that let the loop turn before their first attempt
+    _at_once: int
+    _parks: int
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        self = super().__new__(cls)
+        self._opened = False
+        self._mapping = None
+        self._bell = -1
+        self._ended = self._failure = None
+        self._shut_down = False
+        self._waiter = {}
+        self._queued = self._passing = 0
+        self._at_once = self._parks = 0
+        return self
+
+    # opening and ending
+
+    def _opened_on(self, mapping: Mapping, own_bell: int) -> None:
+        self._mapping = mapping
+        self._bell = own_bell
+        self._ended = self._failure = None
+        self._shut_down = False
+        self._opened = True
+        forks.watch(self)
+
+    def _require(self) -> None:
+        """Be open, claiming the role if this is the first use; or raise why that cannot be."""
+        if self._opened:
+            return
+        error = self._over()
+        if error is not None:
+            raise error
+        self._claim()
+        if not self._opened:
+            raise QueueClosed(f"the {self._role()} was closed")
+
+    def _over(self) -> BaseException | None:
+        """Why the endpoint has ended; None while it has not."""
+        if not self._shut_down:
+            return None
+        if self._ended is None:
+            return QueueClosed(f"the {self._role()} was closed")
+        return self._ended.with_traceback(None)
+
+    def _shut(self, error: BaseException | None) -> None:
+        """Drop the hot state; later use raises `error`, or QueueClosed. Idempotent. Closes no descriptor."""
+        if not self._shut_down:
+            self._shut_down = True
+            self._ended = error
+        was_open, own_bell = self._opened, self._bell
+        self._opened = False
+        self._bell = -1
+        self._mapping = None
+        self._drop_core()
+        if was_open and self._waiter:
+            bell.ring(own_bell)  # a thread may sleep on it
+
+    def _after_fork(self) -> None:
+        self._waiter.clear()
+        self._queued = self._passing = 0
+        if self._opened:
+            self._shut(ForkedUse(f"the {self._role()} was claimed before a fork and belongs to the parent"))
+
+    def _fail(self, error: BaseException) -> None:
+        """Raised once, by the next attempt that finds nothing ready."""
+        self._failure = error
+
+    def _take_failure(self) -> None:
+        error, self._failure = self._failure, None
+        if error is not None:
+            raise error
+
+    # waiting
+
+    def _wait(self, attempt: Attempt, timeout: float | None, begun: float | None = None) -> Any:
+        """Attempt, and wait in this thread until it succeeds; time counts from `begun`, or from the first attempt."""
+        try:
+            self._require()
+            self._line_up(attempt)
+            try:
+                result = attempt()
+                if result is not NOT_READY:
+                    self._at_once += 1
+                    return result
+                if timeout == 0:
+                    raise self._late(timeout)
+                return park(self, attempt, timeout, begun)
+            finally:
+                self._step_out(attempt)
+        finally:
+            attempt.finish()
+
+    def fileno(self) -> int:
+        """The bell's descriptor: readable when there may be something to do. Use it with `arm`."""
+        self._require()
+        return self._bell
+
+    def arm(self) -> bool:
+        """Before sleeping on `fileno()`: True says sleep; False says there is something to take, or an error, now."""
+        self._require()
+        self._drain()
+        return not self._announce()
+
+    def _drain(self) -> None:
+        """Empty the bell."""
+        if self._opened:
+            bell.drain(self._bell)
+
+    def _horizon_us(self) -> float:
+        """How long to watch before parking: not at all."""
+        return 0.0
+
+    def _counters(self) -> dict[str, int]:
+        """Calls satisfied at once, parks, rings; messages; leases and views held now."""
+        counted = {"ready": self._at_once, "inline": 0, "monitor": 0, "parks": self._parks}
+        return {**counted, "rings": 0, "messages": 0, "leases": 0, "views": 0, **self._core_counters()}
+
+    # what reader and writer differ in
+
+    def _role(self) -> str:
+        raise NotImplementedError
+
+    def _ready(self) -> bool:
+        raise NotImplementedError
+
+    def _announce(self) -> bool:
+        raise NotImplementedError
+
+    def _drop_core(self) -> None:
+        raise NotImplementedError
+
+    def _core_counters(self) -> dict[str, int]:
+        raise NotImplementedError
+
+    def _late(self, timeout: float | None) -> TimeoutError:
+        raise NotImplementedError
+
+    def _line_up(self, waiter: object) -> None:
+        raise NotImplementedError
+
+    def _step_out(self, waiter: object) -> None:
+        raise NotImplementedError
+
+    def _must_wait(self, attempt: Attempt) -> bool:
+        raise NotImplementedError
+
+    # hooks of the layer above
+
+    def _claim(self) -> None:
+        """Take the role and call `_open`; or raise RoleTaken, ForkedUse, ..."""
+        raise NotImplementedError
+
+    def _suspend(self, op: Operation, remaining: float | None) -> asyncio.Future[bool]:
+        """A future that becomes True when `op` should attempt again, False when `remaining` seconds have passed."""
+        raise NotImplementedError
+
+    def _leave(self, op: Operation) -> None:
+        """`op`, which was suspended at least once, has ended."""
+        raise NotImplementedError
+
+    def _blocking(self) -> None:
+        """This thread is about to sleep."""
+        raise NotImplementedError
+
+    def _peer_fds(self) -> list[int]:
+        """What else to wake for: the peers' pidfds."""
+        raise NotImplementedError
+
+    def _recheck(self, waited: float) -> None:
+        """One of those fired, or another second has passed; `waited` seconds in all. May call `_fail`."""
+        raise NotImplementedError
+
+    def _kick(self) -> None:
+        """The turn is free again while operations are queued."""
+        raise NotImplementedError

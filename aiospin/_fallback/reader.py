@@ -1,0 +1,206 @@
+"""Reader: the calls of one rank.
+
+Guarantee: a message is claimed synchronously by the code that receives it; one waiter at a time, else ReaderBusy.
+Assumption: see endpoint.py for the hooks that a subclass implements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aiospin._errors import CorruptSlot, Empty, QueueClosed, ReaderBusy, ReaderDropped
+from aiospin._fallback.endpoint import Attempt, Endpoint
+from aiospin._fallback.horizon import Horizon
+from aiospin._fallback.mapping import Mapping
+from aiospin._fallback.operation import Acquire, Operation
+from aiospin._fallback.read_slot import ReadSlot
+from aiospin._fallback.reader_core import ReaderCore
+from aiospin._fallback.record import Record
+from aiospin._fallback.ring import NOT_READY, Outcome
+from aiospin._fallback.timing import check_count, check_timeout
+
+_CLOSED_AT_ONCE = 2
+
+
+class Reader(Endpoint):
+    """One rank's end of the queue. Time-outs are seconds: None waits for ever, 0 polls once."""
+
+    _core: ReaderCore | None = None
+    _decode: Callable[[bytes], Any] | None = None
+    _rank: int | None = None
+
+    # public
+
+    def acquire_read(self, timeout: float | None = None) -> Acquire:
+        """The next slot, as a lease. Nothing happens before it is awaited or entered."""
+        return Acquire(self, Attempt(self._try_slot, "acquire_read"), check_timeout(timeout))
+
+    def try_acquire_read(self) -> ReadSlot | None:
+        """The next slot if there is one. Never waits."""
+        self._poll()
+        slot = self._try_slot()
+        return None if slot is NOT_READY else slot
+
+    def get(self, timeout: float | None = None) -> Any:
+        """The next message, owned (bytes, or what the codec makes of them). TimeoutError when none came in time."""
+        timeout = check_timeout(timeout)
+        if self._core is not None and not self._waiter:
+            message = self._try_get()
+            if message is not NOT_READY:
+                self._at_once += 1
+                return message
+        return self._wait(Attempt(self._try_get, "get"), timeout)
+
+    def get_nowait(self) -> Any:
+        """The next message, or Empty."""
+        self._poll()
+        message = self._try_get()
+        if message is NOT_READY:
+            raise Empty(f"the {self._role()} has no message waiting")
+        return message
+
+    def get_many(self, n: int, timeout: float | None = None) -> list[Any]:
+        """Wait for one message, then take what else is there: 1 to `n` messages, in order."""
+        return self._wait(self._many(n), check_timeout(timeout))  # type: ignore[no-any-return]
+
+    def aget(self, timeout: float | None = None) -> Operation:
+        """As `get`, awaited. A cancelled or timed-out wait has taken nothing."""
+        return Operation(self, Attempt(self._try_get, "aget"), check_timeout(timeout))
+
+    def aget_many(self, n: int, timeout: float | None = None) -> Operation:
+        """As `get_many`, awaited."""
+        return Operation(self, self._many(n), check_timeout(timeout))
+
+    # for the layer above
+
+    @property
+    def _cursor(self) -> int:
+        return 0 if self._core is None else self._core.next_position
+
+    def _open(
+        self,
+        mapping: Mapping,
+        rank: int,
+        bell: int,
+        writer_bell: int,
+        horizon: Horizon,
+        decode: Callable[[bytes], Any] | None,
+        checksum: bool,
+    ) -> None:
+        """Start from what the rank's lines say. The caller holds the role's lock; a rank that left asks to join."""
+        self._core = ReaderCore(mapping, rank, bell, writer_bell, checksum)
+        self._rank = rank
+        self._decode = decode
+        self._opened_on(mapping, bell)
+
+    def _ready(self) -> bool:
+        """An attempt would return or raise now."""
+        core = self._core
+        if core is None:
+            return self._shut_down
+        return self._failure is not None or core.any_ready() or core.ended() or core.dropped()
+
+    def _announce(self) -> bool:
+        """Say that this reader is about to sleep, then look again: True if it need not."""
+        core, mapping = self._core, self._mapping
+        if core is None or mapping is None:
+            return True
+        core.announce(mapping)
+        return self._ready()
+
+    # attempts
+
+    def _poll(self) -> None:
+        self._require()
+        if self._waiter:
+            raise self._busy()
+
+    def _take(self, take: Callable[[], Any]) -> Any:
+        """What `take` finds, or why there will be nothing, or NOT_READY."""
+        core = self._core
+        if core is None:
+            self._require()
+            core = self._core
+            assert core is not None
+        shutdown = core.shutdown()
+        if shutdown == _CLOSED_AT_ONCE:
+            raise QueueClosed(f"the queue was shut down; the {self._role()} gets nothing more")
+        try:
+            taken = take()
+        except CorruptSlot:
+            if core.dropped():  # then the writer may rightly have written over it
+                raise self._dropped() from None
+            raise
+        if core.dropped():
+            raise self._dropped()
+        if taken is NOT_READY:
+            self._take_failure()
+            if core.ended():
+                taken = take()  # what was published before the end
+                if taken is NOT_READY:
+                    raise QueueClosed(f"the stream has ended; the {self._role()} has read all of it")
+        return taken
+
+    def _try_slot(self) -> ReadSlot | Outcome:
+        record: Record | Outcome = self._take(self._open_core().take_record)
+        if record is NOT_READY:
+            return NOT_READY
+        return ReadSlot(self._open_core(), record)
+
+    def _try_get(self) -> Any:
+        message = self._take(self._open_core().take_one)
+        decode = self._decode
+        return message if decode is None or message is NOT_READY else decode(message)
+
+    def _many(self, n: int) -> Attempt:
+        most = check_count("n", n, 1)
+
+        def take() -> Any:
+            return self._open_core().take_many(most)
+
+        def attempt() -> Any:
+            messages = self._take(take)
+            decode = self._decode
+            return messages if decode is None or messages is NOT_READY else [decode(each) for each in messages]
+
+        return Attempt(attempt, "get_many")
+
+    def _open_core(self) -> ReaderCore:
+        if self._core is None:
+            self._require()
+        assert self._core is not None
+        return self._core
+
+    # endpoint
+
+    def _role(self) -> str:
+        return "reader" if self._rank is None else f"reader {self._rank}"
+
+    def _busy(self) -> ReaderBusy:
+        return ReaderBusy(f"another task or thread is waiting on {self._role()}")
+
+    def _dropped(self) -> ReaderDropped:
+        return ReaderDropped(f"{self._role()} was dropped by the writer: claim the rank again to join anew")
+
+    def _late(self, timeout: float | None) -> TimeoutError:
+        return TimeoutError(f"{self._role()} waited {timeout} s and no message came")
+
+    def _drop_core(self) -> None:
+        core, self._core = self._core, None
+        if core is not None:
+            core.detach()
+
+    def _core_counters(self) -> dict[str, int]:
+        return {} if self._core is None else self._core.counters()
+
+    def _line_up(self, waiter: object) -> None:
+        if self._waiter.setdefault("one", waiter) is not waiter:
+            raise self._busy()
+
+    def _step_out(self, waiter: object) -> None:
+        if self._waiter.get("one") is waiter:
+            del self._waiter["one"]
+
+    def _must_wait(self, attempt: Attempt) -> bool:
+        return False
