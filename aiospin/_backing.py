@@ -134,11 +134,14 @@ def _require_parent(parent: str) -> None:
 
 def _make_directory(path: str) -> None:
     os.mkdir(path, 0o700)
-    place = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        os.chmod(f"/proc/self/fd/{place}", 0o700)  # a umask may have taken the owner's own bits
-    finally:
-        os.close(place)
+    with ExitStack() as undo:
+        undo.callback(os.rmdir, path)
+        place = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.chmod(f"/proc/self/fd/{place}", 0o700)  # a umask may have taken the owner's own bits
+        finally:
+            os.close(place)
+        undo.pop_all()
 
 
 def _make_fifo(directory: int, name: str) -> int:

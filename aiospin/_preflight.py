@@ -35,6 +35,9 @@ class Bound:
     source: str
 
 
+_LARGEST_FILE = Bound((1 << 63) - 1, "the largest file")
+
+
 def parse_size(size: str | int) -> int:
     """Bytes of "16 MiB", "1.5 GB", "64k" or a plain number. K, M, G, T alone are powers of 1024, as KiB is."""
     if isinstance(size, bool) or not isinstance(size, (str, int)):
@@ -115,6 +118,7 @@ def _limits(directory: str | None, root: Path) -> Iterator[Bound]:
         place = _nearest_existing(directory)
         system = os.statvfs(place)
         yield Bound(system.f_blocks * system.f_frsize, f"the size of the file system of {place}")
+    yield _LARGEST_FILE
 
 
 def _headrooms(directory: str | None, root: Path) -> Iterator[Bound]:
@@ -128,7 +132,7 @@ def _headrooms(directory: str | None, root: Path) -> Iterator[Bound]:
         place = _nearest_existing(directory)
         system = os.statvfs(place)
         yield Bound(system.f_bavail * system.f_frsize, f"the space left in the file system of {place}")
-    yield Bound((1 << 63) - 1, "the largest file")
+    yield _LARGEST_FILE
 
 
 def _nearest_existing(directory: str) -> Path:
