@@ -69,9 +69,8 @@ def assert_pure(tree: Path) -> None:
     assert name.endswith("-py3-none-any.whl")
     assert not [entry for entry in contents if entry.endswith((".so", ".cpp", ".h"))]
     assert {entry.split("/")[0].split("-")[0] for entry in contents} == {"aiospin"}
-    assert {f"aiospin/{name}" for name in ("__init__.py", "py.typed", "_native.pyi", "_fallback/__init__.py")} <= set(
-        contents
-    )
+    expected = {f"aiospin/{name}" for name in ("__init__.py", "py.typed", "_native.pyi", "_fallback/__init__.py")}
+    assert expected <= set(contents)
 
 
 def test_the_wheel_is_pure_when_extensions_are_off(tree: Path) -> None:
