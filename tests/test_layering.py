@@ -35,6 +35,7 @@ LAYERS = [
     {"lowlevel", "testing"},
     {"__init__"},
     {"cli", "bench", "workers", "compat"},
+    {"__main__"},
 ]
 LEVEL = {module: level for level, modules in enumerate(LAYERS) for module in modules}
 
