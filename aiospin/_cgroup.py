@@ -32,7 +32,7 @@ class MemoryGroup:
 
 def memory_groups(root: Path = ROOT) -> list[MemoryGroup]:
     """This process's groups that have a memory limit, innermost first."""
-    found = []
+    found: list[MemoryGroup] = []
     for directory in _groups("memory", root):
         for limit_file, usage_file in (
             ("memory.max", "memory.current"),

@@ -13,7 +13,7 @@ import binascii
 import json
 import zlib
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 from aiospin import _layout
 from aiospin._errors import AttachError, LayoutMismatch
@@ -94,9 +94,9 @@ class _Fields:
 
     def __init__(self, text: str, fields: Any) -> None:
         self.text = text
-        if not isinstance(fields, list) or len(fields) != 13:
+        if not _is_list(fields) or len(fields) != 13:
             _refuse(text, "it has not the 13 fields of a handle")
-        self.fields: list[Any] = fields
+        self.fields = fields
 
     def handle(self) -> Handle:
         readers = self.number(11, "readers", _layout.MAX_READERS)
@@ -150,11 +150,15 @@ class _Fields:
 
     def bells(self, index: int, expected: int) -> tuple[int, ...]:
         value = self.fields[index]
-        if not isinstance(value, list) or len(value) != expected:
+        if not _is_list(value) or len(value) != expected:
             _refuse(self.text, f"it does not name {expected} bells")
         if not all(type(fd) is int and 0 <= fd < 1 << 31 for fd in value):
             _refuse(self.text, "one of its bells is not a descriptor number")
         return tuple(value)
+
+
+def _is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
 
 
 def _shown(text: str) -> str:

@@ -86,7 +86,7 @@ class Peers:
 
     def _tenure(self, role: int) -> int:
         at = _layout.seat_offset(self._segment.readers, role)
-        return int(self._segment.mapping.load(at + _layout.SEAT_TENURE))
+        return self._segment.mapping.load(at + _layout.SEAT_TENURE)
 
     def _sight(self, role: int, tenure: int) -> _Sighting:
         """Look at the holder of a new tenure. One that is gone by now gets no pidfd; `check` will find out why."""

@@ -38,7 +38,7 @@ class Bound:
 _LARGEST_FILE = Bound((1 << 63) - 1, "the largest file")
 
 
-def parse_size(size: str | int) -> int:
+def parse_size(size: object) -> int:
     """Bytes of "16 MiB", "1.5 GB", "64k" or a plain number. K, M, G, T alone are powers of 1024, as KiB is."""
     if isinstance(size, bool) or not isinstance(size, (str, int)):
         raise TypeError(f"a size must be a number of bytes or text such as '16 MiB', got {size!r}")
@@ -54,7 +54,7 @@ def parse_size(size: str | int) -> int:
     return value
 
 
-def check_readers(readers: int) -> int:
+def check_readers(readers: object) -> int:
     """The number itself if a segment can have so many readers; 0 is legal."""
     if isinstance(readers, bool) or not isinstance(readers, int):
         raise TypeError(f"readers must be a whole number, got {readers!r}")
@@ -64,7 +64,7 @@ def check_readers(readers: int) -> int:
 
 
 def check_capacity(
-    capacity: str | int, readers: int, directory: str | os.PathLike[str] | None = None, *, root: Path = _cgroup.ROOT
+    capacity: object, readers: object, directory: str | os.PathLike[str] | None = None, *, root: Path = _cgroup.ROOT
 ) -> int:
     """The ring's size in bytes, rounded up to what can be mapped, for a segment in `directory` (None: anonymous).
 
@@ -117,7 +117,8 @@ def _limits(directory: str | None, root: Path) -> Iterator[Bound]:
     if directory is not None:
         place = _nearest_existing(directory)
         system = os.statvfs(place)
-        yield Bound(system.f_blocks * system.f_frsize, f"the size of the file system of {place}")
+        if system.f_blocks:  # 0: a tmpfs without a limit
+            yield Bound(system.f_blocks * system.f_frsize, f"the size of the file system of {place}")
     yield _LARGEST_FILE
 
 
@@ -131,7 +132,8 @@ def _headrooms(directory: str | None, root: Path) -> Iterator[Bound]:
     if directory is not None:
         place = _nearest_existing(directory)
         system = os.statvfs(place)
-        yield Bound(system.f_bavail * system.f_frsize, f"the space left in the file system of {place}")
+        if system.f_blocks:
+            yield Bound(system.f_bavail * system.f_frsize, f"the space left in the file system of {place}")
     yield _LARGEST_FILE
 
 

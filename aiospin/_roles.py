@@ -119,7 +119,7 @@ def _locker(segment: Segment, role: int) -> int | None:
 
 def _sit_down(segment: Segment, role: int, light: bool) -> int:
     at, mapping = _layout.seat_offset(segment.readers, role), segment.mapping
-    tenure = int(mapping.load(at + _layout.SEAT_TENURE)) + 1
+    tenure = mapping.load(at + _layout.SEAT_TENURE) + 1
     # The tenure comes first: a claimant that dies half-seated is a new death, and not its predecessor's over again.
     mapping.store(at + _layout.SEAT_TENURE, tenure)
     mapping.store(at + _layout.SEAT_PID, os.getpid())

@@ -13,7 +13,6 @@ import stat
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any
 
 from aiospin import _backend, _backing, _descriptors, _header, _host, _layout
 from aiospin._errors import AttachError
@@ -50,7 +49,7 @@ class Segment:
         self.identity = header.identity
         self.fd = fd
         self.claims: dict[int, int] = {}  # role -> tenure, of this process; written by _roles under the registry's lock
-        self.mapping: Any = _backend.core.Mapping(fd, ring_fd, header.readers, header.capacity)
+        self.mapping = _backend.core.Mapping(fd, ring_fd, header.readers, header.capacity)
         self._file = FileId(ref.device, ref.inode)
         self._descriptors = [fd, ring_fd]
         self._bells = bells
@@ -78,7 +77,7 @@ class Segment:
         _check_shape(readers, capacity)
         identity = os.urandom(16)
         size, roles = _layout.segment_bytes(readers, capacity), readers + 1
-        with ExitStack() as undo, registry.lock:
+        with ExitStack() as undo:
             if name is None and directory is None:
                 backing = _backing.make_anonymous(size, roles)
             else:
@@ -90,8 +89,9 @@ class Segment:
             ring_fd = _open_ring(backing.fd)
             undo.callback(os.close, ring_fd)
             segment = cls(_new_ref(header, backing), header, backing.fd, ring_fd, dict(enumerate(backing.bells)))
-            segment._owned_since = registry.generation
-            registry.segments[segment._file] = segment
+            with registry.lock:
+                segment._owned_since = registry.generation
+                registry.segments[segment._file] = segment
             undo.pop_all()
             return segment
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from forked import Child, in_child, open_descriptors
 
-from aiospin import _layout, _peers, _roles
+from aiospin import _layout, _roles
 from aiospin._peers import Death, Peers
 from aiospin._segment import Segment
 
@@ -241,8 +241,8 @@ def leave_between(monkeypatch: pytest.MonkeyPatch, step: Callable[[], None]) -> 
             pending.pop()()
         return look(segment, role)
 
-    monkeypatch.setattr(_peers._roles, "seat", seat)
-    monkeypatch.setattr(_peers._roles, "holder", holder)
+    monkeypatch.setattr(_roles, "seat", seat)
+    monkeypatch.setattr(_roles, "holder", holder)
 
 
 def test_a_claim_in_the_middle_of_the_check_is_no_death_of_the_claimant(
@@ -268,7 +268,7 @@ def test_leaving_in_the_middle_of_the_check_is_no_death(
         # 1. the watcher saw the lock free, 2. the holder comes, 3. the seat is read, 4. the holder goes
         answers = iter([None])
         look = _roles.holder
-        patch.setattr(_peers._roles, "holder", lambda segment, role: next(answers, look(segment, role)))
+        patch.setattr(_roles, "holder", lambda segment, role: next(answers, look(segment, role)))
         leave_between(patch, lambda: _roles.release(segment, READER))
         assert peers.check() == []
 

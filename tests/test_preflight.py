@@ -238,6 +238,11 @@ def test_a_named_segment_must_fit_its_file_system(
     assert _preflight.check_capacity("1 GiB", 1, root=machine.root) == GIB  # an anonymous one does not lie there
 
 
+def test_a_file_system_without_a_size_has_no_limit(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_blocks=0, f_bavail=0, f_frsize=4096))
+    assert _preflight.check_capacity("1 GiB", 1, "/dev/shm", root=machine.root) == GIB
+
+
 @pytest.mark.parametrize(
     ("files", "expected"),
     [

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pickle
 from collections.abc import Iterator
+from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext, SpawnContext
 from typing import Any
 
 import pytest
@@ -61,9 +62,10 @@ def segment(leaves_nothing: object) -> Iterator[Segment]:
     made.drop()
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_two_endpoints_of_one_segment_travel_together(segment: Segment, method: str) -> None:
-    context = multiprocessing.get_context(method)
+@pytest.mark.parametrize("context", [get_context("spawn"), get_context("forkserver")])
+def test_two_endpoints_of_one_segment_travel_together(
+    segment: Segment, context: SpawnContext | ForkServerContext
+) -> None:
     ours, theirs = context.Pipe()
     child = context.Process(target=work, args=(Endpoint(segment, 1), Endpoint(segment, 0), theirs))
     child.start()
@@ -83,7 +85,7 @@ def test_two_endpoints_of_one_segment_travel_together(segment: Segment, method: 
     child.close()
     ours.close()
     assert _roles.holder(segment, 1) is None
-    if method == "forkserver":
+    if isinstance(context, ForkServerContext):
         stop_forkserver()
 
 
