@@ -1,0 +1,118 @@
+// The horizon: bounded, collapsing, and never far from the better of always-watch and always-park.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "wait/policy.h"
+
+namespace {
+
+using aiospin::wait::Horizon;
+using aiospin::wait::Tuning;
+
+constexpr double kParkUs = 15;
+
+TEST_CASE("the horizon stays within its bounds, whatever was seen") {
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> exponent(-2, 7);
+  Horizon horizon(Tuning{.minimum_us = 2, .maximum_us = 100, .core_share = 1});
+  for (int i = 0; i < 20'000; ++i) {
+    horizon.observe(std::pow(10.0, exponent(random)));
+    const double now = horizon.horizon_us(i * 1000.0);
+    REQUIRE(now >= 2);
+    REQUIRE(now <= 100);
+  }
+}
+
+TEST_CASE("long waits end in parking at once, and short ones bring watching back") {
+  Horizon horizon(Tuning{.core_share = 1});
+  for (int i = 0; i < 50; ++i) horizon.observe(5'000);
+  CHECK(horizon.horizon_us(0) == 0);
+  CHECK_FALSE(horizon.due());
+  for (int i = 0; i < 50; ++i) horizon.observe(3);
+  CHECK(horizon.horizon_us(0) >= 3);
+  CHECK(horizon.due());
+}
+
+TEST_CASE("a crowd ends watching, and its end brings it back") {
+  Horizon horizon(Tuning{.core_share = 1});
+  for (int i = 0; i < 50; ++i) horizon.observe(3);
+  horizon.crowd(true);
+  CHECK(horizon.horizon_us(0) == 0);
+  CHECK_FALSE(horizon.due());
+  horizon.crowd(false);
+  CHECK(horizon.horizon_us(0) > 0);
+  CHECK(horizon.due());
+}
+
+TEST_CASE("a policy that never parks watches for ever") {
+  Horizon horizon(Tuning{.parks = false});
+  for (int i = 0; i < 50; ++i) horizon.observe(1e9);
+  CHECK(std::isinf(horizon.horizon_us(0)));
+}
+
+TEST_CASE("watching uses no more than its share of a core in the long run") {
+  Horizon horizon(Tuning{.core_share = 0.25});
+  double now = 0, watched = 0;
+  for (int i = 0; i < 200'000; ++i) {
+    horizon.observe(10);
+    const double spent = std::min(horizon.horizon_us(now), 10.0);
+    now += 11;
+    horizon.spend(spent, now);
+    watched += spent;
+  }
+  CHECK(watched <= 0.25 * now + 3'000);
+  CHECK(watched >= 0.1 * now);
+}
+
+// What a sequence of waits costs: watching until the horizon, then a park.
+double cost(Horizon& horizon, const std::vector<double>& waits) {
+  double total = 0;
+  for (const double wait : waits) {
+    const double patience = horizon.horizon_us(0);
+    total += wait <= patience ? wait : patience + kParkUs;
+    horizon.observe(wait);
+  }
+  return total;
+}
+
+TEST_CASE("never worse than twice the better of always watching and always parking") {
+  std::mt19937 random(42);
+  std::exponential_distribution<double> short_gaps(1.0 / 4), long_gaps(1.0 / 4'000);
+  const std::size_t count = 20'000;
+  std::vector<std::vector<double>> traffic;
+  for (const double period : {1.0, 5.0, 12.0, 14.0, 16.0, 30.0, 200.0, 5'000.0}) traffic.emplace_back(count, period);
+  traffic.emplace_back(count);
+  for (double& wait : traffic.back()) wait = short_gaps(random);
+  traffic.emplace_back(count);
+  for (double& wait : traffic.back()) wait = long_gaps(random);
+  traffic.emplace_back(count);  // bursts
+  for (std::size_t i = 0; i < count; ++i) traffic.back()[i] = i % 50 == 0 ? 10'000 : 2;
+  traffic.emplace_back(count);  // alternating
+  for (std::size_t i = 0; i < count; ++i) traffic.back()[i] = i % 2 == 0 ? 3 : 3'000;
+  for (std::size_t kind = 0; kind < traffic.size(); ++kind) {
+    CAPTURE(kind);
+    Horizon horizon(Tuning{.core_share = 1});
+    double watching = 0, parking = 0;
+    for (const double wait : traffic[kind]) {
+      watching += wait;
+      parking += kParkUs;
+    }
+    CHECK(cost(horizon, traffic[kind]) <= 2 * std::min(watching, parking) + 1'000);
+  }
+}
+
+TEST_CASE("the price of a park is learned and clamped") {
+  Horizon horizon(Tuning{});
+  for (int i = 0; i < 200; ++i) horizon.observe_park(40);
+  CHECK(horizon.park_cost_us() == doctest::Approx(40).epsilon(0.01));
+  for (int i = 0; i < 200; ++i) horizon.observe_park(1e6);
+  CHECK(horizon.park_cost_us() == doctest::Approx(65).epsilon(0.01));
+  for (int i = 0; i < 200; ++i) horizon.observe_park(0);
+  CHECK(horizon.park_cost_us() == doctest::Approx(15).epsilon(0.01));
+}
+
+}  // namespace
