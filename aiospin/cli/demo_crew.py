@@ -1,0 +1,109 @@
+"""The demo's worker processes: started so that Ctrl-C cannot tear them, watched, and ended.
+
+Guarantee: when the `with` ends no worker is left, whatever ended it. A worker gets GRACE seconds to end by itself,
+which it does once its queue is closed, then it is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import signal
+from collections.abc import Iterator, Sequence
+from multiprocessing import resource_tracker
+from multiprocessing.process import BaseProcess
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from aiospin.cli.demo_worker import work
+
+if TYPE_CHECKING:
+    from aiospin import Queue
+
+GRACE = 3.0
+
+
+class WorkerDied(Exception):
+    """A worker ended before the work did."""
+
+    def __init__(self, rank: int, process: BaseProcess) -> None:
+        process.join(1.0)
+        code = process.exitcode
+        if code is not None and code < 0:
+            end = f"was killed by {signal.Signals(-code).name}"
+        else:
+            end = f"ended with exit code {code}"
+        super().__init__(f"worker {rank} (pid {process.pid}) {end} before the work was done")
+
+
+@contextlib.contextmanager
+def _sigint_blocked() -> Iterator[None]:
+    """What is started inside inherits the block; a Ctrl-C that comes meanwhile is served afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class Crew:
+    """One process per reader of `queue`, worker r answering on `answers[r]`."""
+
+    def __init__(self, queue: Queue[bytes], answers: Sequence[Queue[bytes]], loop: str) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self.processes: list[BaseProcess] = [
+            spawn.Process(
+                target=work,
+                args=(queue.reader(rank), answers[rank].writer(), rank, loop),
+                name=f"aiospin-demo-worker-{rank}",
+                daemon=True,
+            )
+            for rank in range(len(answers))
+        ]
+
+    def __enter__(self) -> Crew:
+        # multiprocessing starts this by itself at the first start(), and unblocks SIGINT while at it
+        resource_tracker.ensure_running()
+        with _sigint_blocked():
+            for process in self.processes:
+                process.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self.processes:
+            process.join(GRACE)
+        for process in self.processes:
+            if process.exitcode is None:
+                process.kill()
+                process.join()
+            process.close()
+
+    def died(self, rank: int) -> WorkerDied:
+        return WorkerDied(rank, self.processes[rank])
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[asyncio.Future[None]]:
+        """A future of the running loop that raises WorkerDied when a worker ends."""
+        loop = asyncio.get_running_loop()
+        death: asyncio.Future[None] = loop.create_future()
+
+        def ended(rank: int, sentinel: int) -> None:
+            loop.remove_reader(sentinel)
+            if not death.done():
+                death.set_exception(self.died(rank))
+
+        sentinels = [process.sentinel for process in self.processes]
+        for rank, sentinel in enumerate(sentinels):
+            loop.add_reader(sentinel, ended, rank, sentinel)
+        try:
+            yield death
+        finally:
+            for sentinel in sentinels:
+                loop.remove_reader(sentinel)
+            if death.done():
+                death.exception()  # seen: no complaint that nobody asked
+            else:
+                death.cancel()

@@ -1,0 +1,51 @@
+"""Ctrl-C as an orderly end: it cancels one task, and raises nothing in the middle of other code.
+
+Guarantee: between `with` and its end a SIGINT never raises; it is remembered in `raised`, and the task that is in
+`cancel_here` is cancelled, at once or when it gets there. Where the `with` ends, after everything inside it was
+cleaned up, KeyboardInterrupt is raised. Assumption: used in the main thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Iterator
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class Interrupt:
+    def __init__(self) -> None:
+        self.raised = False
+        self._target: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
+
+    def __enter__(self) -> Interrupt:
+        self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        signal.signal(signal.SIGINT, self._before)
+        if self.raised and (kind is None or issubclass(kind, asyncio.CancelledError)):
+            raise KeyboardInterrupt from None
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.raised = True
+        if self._target is not None:
+            loop, task = self._target
+            loop.call_soon_threadsafe(task.cancel)
+
+    @contextlib.contextmanager
+    def cancel_here(self) -> Iterator[None]:
+        """Inside, a Ctrl-C (one that came before, too) cancels the current task."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._target = (asyncio.get_running_loop(), task)
+        try:
+            if self.raised:
+                task.cancel()
+            yield
+        finally:
+            self._target = None
