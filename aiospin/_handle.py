@@ -62,8 +62,13 @@ class Handle:
         return f"{_PREFIX}{_layout.LAYOUT_VERSION}.{body}.{zlib.crc32(body.encode()):08x}"
 
     @classmethod
-    def parse(cls, text: str) -> Handle:
-        """Read a handle back. AttachError (LayoutMismatch for another version) names what is wrong with the text."""
+    def parse(cls, text: object) -> Handle:
+        """Read a handle back. AttachError (LayoutMismatch for another version) names what is wrong with the text.
+
+        TypeError if it is no text.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"a handle is text, got {text!r}")
         version, body = _open(text.strip())
         if version != _layout.LAYOUT_VERSION:
             raise LayoutMismatch(f"the handle {_shown(text)}", version, _layout.LAYOUT_VERSION)

@@ -34,13 +34,15 @@ def pid_namespace() -> int:
 
 
 def start_time(pid: int, proc: Path = PROC) -> int:
-    """When `pid` started, in clock ticks since boot; 0 when there is no such process or it is hidden."""
+    """When `pid` started, in clock ticks since boot; 0 when it has ended, reaped or not, or is hidden."""
     try:
         line = (proc / str(pid) / "stat").read_bytes()
     except OSError:
         return 0
     fields = line[line.rfind(b")") + 2 :].split()  # the name before it may hold spaces and parentheses
-    return int(fields[19]) if len(fields) > 19 else 0
+    if len(fields) < 20 or fields[0] in (b"Z", b"X"):
+        return 0
+    return int(fields[19])
 
 
 @dataclass(frozen=True)

@@ -61,13 +61,16 @@ def claim(segment: Segment, role: int, *, light: bool = False) -> int:
         return segment.claims[role]
 
 
-def release(segment: Segment, role: int) -> None:
-    """Give a role back. Does nothing if this process does not hold it: given back before, or claimed before a fork."""
+def release(segment: Segment, role: int, *, vacate: bool = True) -> None:
+    """Give a role back. Does nothing if this process does not hold it: given back before, or claimed before a fork.
+
+    Without `vacate` the seat stays taken, so that peers report a death.
+    """
     with registry.lock:
         if segment.claims.pop(role, None) is None:
             return
-        # Empty the seat first: whoever finds the lock free and the seat taken reports a death.
-        segment.mapping.store(_layout.seat_offset(segment.readers, role) + _layout.SEAT_FLAGS, 0)
+        if vacate:  # before unlocking: whoever finds the lock free and the seat taken reports a death
+            segment.mapping.store(_layout.seat_offset(segment.readers, role) + _layout.SEAT_FLAGS, 0)
         fcntl.lockf(segment.fd, fcntl.LOCK_UN, 1, role)
         segment.settle()
 

@@ -23,17 +23,55 @@ SEGMENT_KEY = -1  # among descriptors that travelled: the segment file; every ot
 
 
 class Registry:
-    """Every open segment of this process. A forked child starts with the same segments, no claims and a free lock."""
+    """Every open segment of this process. A forked child starts with the same segments, no claims and a free lock.
+
+    The child's first look at `lock` or `generation` does the reset, be it from another module's fork hook that runs
+    before the one of this file: nothing in a child may take the parent's roles for its own, not even for a moment.
+    """
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
         self.segments: dict[FileId, Segment] = {}
-        self.generation = 0  # how many forks lie between this process and the one that imported aiospin
+        self._lock = threading.RLock()
+        self._generation = 0
+        self._pid = os.getpid()
+        self._forking = False
 
-    def reset_in_child(self) -> None:
-        """Forget what a fork does not hand down: locks on roles, and the lock that the parent's thread held."""
-        self.lock = threading.RLock()
-        self.generation += 1
+    @property
+    def lock(self) -> threading.RLock:
+        """Guards the segments, their descriptors and their claims."""
+        self._notice_fork()
+        return self._lock
+
+    @property
+    def generation(self) -> int:
+        """How many forks lie between this process and the one that imported aiospin."""
+        self._notice_fork()
+        return self._generation
+
+    def before_fork(self) -> None:
+        """Let nobody be in the middle of a change: the child gets a copy of whatever there is."""
+        self._lock.acquire()
+        self._forking = True
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        self._forking = False
+        self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """Reset, unless that happened already. A child in a new PID namespace can have its parent's pid."""
+        if self._forking:
+            self._reset()
+
+    def _notice_fork(self) -> None:
+        if os.getpid() != self._pid:
+            self._reset()
+
+    def _reset(self) -> None:
+        self._lock = threading.RLock()
+        self._generation += 1
+        self._pid = os.getpid()
+        self._forking = False
         for segment in self.segments.values():
             segment.claims.clear()
 
@@ -250,17 +288,9 @@ def _verify_bell(fd: int, ref: SegmentRef, role: int, bell: int) -> None:
     _descriptors.verify(bell, stat.S_ISFIFO, _header.bell(fd, role), f"the bell of role {role} of {ref.name}")
 
 
-def _lock_before_fork() -> None:
-    registry.lock.acquire()
-
-
-def _unlock_in_parent() -> None:
-    registry.lock.release()
-
-
-def _reset_in_child() -> None:
-    registry.reset_in_child()
-
-
 if hasattr(os, "register_at_fork"):  # absent where there is no fork
-    os.register_at_fork(before=_lock_before_fork, after_in_parent=_unlock_in_parent, after_in_child=_reset_in_child)
+    os.register_at_fork(
+        before=registry.before_fork,
+        after_in_parent=registry.after_fork_in_parent,
+        after_in_child=registry.after_fork_in_child,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -155,6 +156,13 @@ def test_a_stale_handle_says_that_the_owner_is_gone(owner: Child) -> None:
     ref = ref_from(owner)
     owner.kill()
     refused(ref, f"owner pid {ref.pid}.*stale: its owner is gone")
+
+
+def test_an_owner_that_nobody_has_reaped_is_gone_too(owner: Child) -> None:
+    ref = ref_from(owner)
+    os.kill(owner.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
+    refused(ref, "stale: its owner is gone")
 
 
 def test_a_pid_that_changed_hands_is_not_the_owner(strange: Segment) -> None:

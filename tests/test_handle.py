@@ -129,6 +129,12 @@ def test_a_field_out_of_range_is_named(field: str, value: object, reason: str) -
         Handle.parse(forge(body_of(fields)))
 
 
+@pytest.mark.parametrize("value", [None, 7, b"aiospin-1.x.y", HANDLE])
+def test_what_is_no_text_is_a_type_error(value: object) -> None:
+    with pytest.raises(TypeError, match="a handle is text, got"):
+        Handle.parse(value)
+
+
 def test_a_long_handle_is_not_repeated_whole() -> None:
     with pytest.raises(AttachError) as caught:
         Handle.parse("x" * 100_000)

@@ -77,6 +77,8 @@ def test_start_times_survive_any_program_name(tmp_path: Path) -> None:
     (tmp_path / "7" / "stat").write_text(f"7 (a) b) S) S {fields}\n")
     assert _host.start_time(7, tmp_path) == 22
     assert _host.start_time(8, tmp_path) == 0
+    (tmp_path / "7" / "stat").write_text(f"7 (zombie) Z {fields}\n")
+    assert _host.start_time(7, tmp_path) == 0
 
 
 if IS_ROOT:

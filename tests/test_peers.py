@@ -164,6 +164,13 @@ def test_own_roles_are_alive_and_need_no_pidfd(segment: Segment, peers: Peers) -
     assert peers.state(READER) == "detached"
 
 
+def test_a_role_given_up_without_leaving_is_a_death(segment: Segment, peers: Peers) -> None:
+    _roles.claim(segment, READER)
+    _roles.release(segment, READER, vacate=False)
+    assert peers.state(READER) == "dead"
+    assert peers.check() == [Death(READER, os.getpid(), 1)]
+
+
 @pytest.mark.parametrize(
     ("role", "offset"),
     [

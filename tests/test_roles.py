@@ -138,6 +138,32 @@ def test_a_fork_hands_no_role_down(segment: Segment) -> None:
     assert _roles.seat(segment, READER).present
 
 
+def test_a_fork_hook_that_runs_too_early_cannot_give_up_the_parents_role(segment: Segment) -> None:
+    _roles.claim(segment, READER)
+    generation, parent = _roles.fork_generation(), os.getpid()
+
+    def as_child() -> list[int]:
+        # Hooks run in the order of their registration. As one finds things that came before the registry's:
+        registry._generation, registry._pid, registry._forking = generation, parent, True
+        segment.claims[READER] = 1
+        _roles.release(segment, READER)
+        seen = [_roles.fork_generation()]
+        registry.after_fork_in_child()
+        return [*seen, _roles.fork_generation()]
+
+    assert in_child(as_child) == [generation + 1, generation + 1]
+    assert _roles.seat(segment, READER).present
+    assert _roles.holder(segment, READER) == parent
+
+
+def test_a_child_with_the_pid_of_its_parent_is_told_by_the_hook(
+    segment: Segment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generation, pid = _roles.fork_generation(), os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: pid)
+    assert in_child(_roles.fork_generation) == generation + 1
+
+
 def test_a_fork_finds_the_registry_unlocked(segment: Segment) -> None:
     locked, go = threading.Event(), threading.Event()
 
