@@ -1,0 +1,178 @@
+"""The Python half of an awaited call: how an operation of a reader or writer sleeps in an event loop, and is woken.
+
+The backend attempts; when an attempt finds nothing it asks `_suspend` for a future, and attempts again when the future
+is done. A wake-up is only a hint, so whatever becomes of it (cancelled, late, double) nothing is lost.
+
+    stage      who watches                      what wakes
+    monitor    the waiter thread, for a while   a token through the Station's eventfd
+    park       nobody                           the bell, which is in the loop: the peer wakes the loop directly
+
+Guarantee: operations of one endpoint are served first in, first out; a cancelled one leaves no gap.
+Assumption: runs in the loop's thread, but for `_kick`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from aiospin import _loop
+from aiospin._errors import ReaderBusy, WriterBusy
+
+if TYPE_CHECKING:
+    from aiospin._endpoint import Endpoint
+
+LOOK_AFTER = 1.0  # seconds between two looks at a sleeping wait: liveness, and whatever a bell failed to say
+LOOK_AFTER_UNBARRIERED = 0.01  # where the kernel refuses the barrier that plain stores of a peer need
+
+
+class Line:
+    """The operations that wait on one endpoint, oldest first, and what the endpoint has in their loop."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._waiting: dict[Any, _loop.Future] = {}
+        self._timers: dict[Any, asyncio.TimerHandle] = {}
+        self._station: _loop.Station | None = None
+        self._thread = 0
+        self._descriptors: tuple[int, ...] = ()
+        self._token: int | None = None
+
+    def suspend(self, operation: Any, remaining: float | None) -> _loop.Future:
+        """A future that is True when `operation` should attempt again, False when its time is over."""
+        station = _loop.here()
+        if station is not self._station:
+            self._move(station)
+        future = station.future()
+        self._waiting[operation] = future
+        if remaining is not None and operation not in self._timers:
+            self._timers[operation] = station.call_later(remaining, self._expire, operation)
+        if self._is_head(operation) and self._endpoint._may_attempt():
+            self._arm(station, future)
+        station.begin(self._endpoint, self._endpoint._look_after_period)
+        return future
+
+    def leave(self, operation: Any) -> None:
+        """`operation` has ended; the next one has its turn."""
+        was_head = self._is_head(operation)
+        self._waiting.pop(operation, None)
+        timer = self._timers.pop(operation, None)
+        if timer is not None:
+            timer.cancel()
+        if was_head:
+            self._disarm()
+        if self._waiting:
+            self.kick()
+        elif self._station is not None:
+            self._station.end(self._endpoint)
+
+    def kick(self) -> None:
+        """Let the operation at the head attempt again. Any thread."""
+        future = next(iter(self._waiting.values()), None)
+        if future is None or self._station is None:
+            return
+        if threading.get_ident() == self._thread:
+            _loop.wake(future)
+        else:
+            self._station.run_soon(_loop.wake, future)
+
+    def wake_all(self) -> None:
+        """Let every operation find out that the endpoint has ended. Any thread."""
+        for future in list(self._waiting.values()):
+            if self._station is not None:
+                self._station.run_soon(_loop.wake, future)
+
+    def close(self) -> None:
+        """Take everything out of the loop. In the loop's thread, or when the loop stands still."""
+        self._disarm()
+        station, self._station = self._station, None
+        if station is not None:
+            station.end(self._endpoint)
+            for fd in self._descriptors:
+                station.ignore(fd)
+        self._descriptors = ()
+
+    @property
+    def station(self) -> _loop.Station | None:
+        """Where the descriptors are, if anywhere."""
+        return self._station
+
+    def listen_to_peers(self) -> None:
+        """Bring the loop's set of pidfds up to date."""
+        station = self._station
+        if station is None:
+            return
+        wanted = (self._endpoint._own_bell, *self._endpoint._peer_fds())
+        if wanted == self._descriptors:
+            return
+        for fd in set(self._descriptors) - set(wanted):
+            station.ignore(fd)
+        for fd in set(wanted) - set(self._descriptors):
+            endpoint = self._endpoint
+            station.listen(fd, _weakly(endpoint._on_bell if fd == endpoint._own_bell else endpoint._on_peer))
+        self._descriptors = wanted
+
+    def forget_descriptor(self, fd: int) -> None:
+        """A descriptor is about to be closed."""
+        if self._station is not None and fd in self._descriptors:
+            self._station.ignore(fd)
+            self._descriptors = tuple(other for other in self._descriptors if other != fd)
+
+    def _is_head(self, operation: Any) -> bool:
+        return next(iter(self._waiting), None) is operation
+
+    def _arm(self, station: _loop.Station, future: _loop.Future) -> None:
+        endpoint = self._endpoint
+        self.listen_to_peers()
+        horizon_us = endpoint._horizon_us()
+        self._disarm()
+        if horizon_us > 0:
+            completion, self._token = station.watch(future)
+            endpoint._monitor(completion, self._token, horizon_us)
+        elif endpoint._announce():
+            future.set_result(True)
+
+    def _disarm(self) -> None:
+        token, self._token = self._token, None
+        if token is None or self._station is None:
+            return
+        self._station.forget(token)
+        self._endpoint._unmonitor()
+
+    def _expire(self, operation: Any) -> None:
+        future = self._waiting.get(operation)
+        if future is not None:
+            _loop.wake(future, False)
+
+    def _move(self, station: _loop.Station) -> None:
+        if self._waiting:
+            busy = WriterBusy if self._endpoint.rank is None else ReaderBusy
+            raise busy(f"another event loop waits on {self._endpoint.role_name}")
+        if self._station is not None:
+            descriptors = self._descriptors
+            self._station.run_soon(_ignore_all, self._station, descriptors)
+            self._station.end(self._endpoint)
+        self._station = station
+        self._thread = threading.get_ident()
+        self._descriptors = ()
+        self.listen_to_peers()
+
+
+def _weakly(method: Callable[[], None]) -> Callable[[], None]:
+    """The method, for as long as its object lives otherwise: a loop must not keep endpoints that nobody has."""
+    reference = weakref.WeakMethod(method)
+
+    def call() -> None:
+        alive = reference()
+        if alive is not None:
+            alive()
+
+    return call
+
+
+def _ignore_all(station: _loop.Station, descriptors: tuple[int, ...]) -> None:
+    for fd in descriptors:
+        station.ignore(fd)

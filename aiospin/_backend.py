@@ -1,0 +1,48 @@
+"""Chooses the backend, once, at import: `core` is the native module or the pure-Python package.
+
+Guarantee: `import aiospin` never fails because of the extension. ImportError and OSError (a missing file, a missing
+library, another Python) select the fallback with one logged warning that says why; every other exception is a bug of
+ours and propagates. AIOSPIN_NO_EXTENSIONS selects the fallback silently, AIOSPIN_REQUIRE_EXTENSIONS refuses it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from aiospin import _flags
+
+if TYPE_CHECKING:
+    from aiospin import _native as core
+else:
+
+    def _choose():
+        wanted = _flags.extensions()
+        if wanted == "never":
+            from aiospin import _fallback
+
+            return _fallback
+        try:
+            from aiospin import _native
+        except (ImportError, OSError) as error:
+            if wanted == "required":
+                raise
+            # Formatted here and now: a log record that kept the exception would keep its frames, and all they hold.
+            logging.getLogger("aiospin").warning(
+                f"the native extension cannot be used ({type(error).__name__}: {error}); "
+                "running on the pure-Python fallback, which parks at once and is slower"
+            )
+            from aiospin import _fallback
+
+            return _fallback
+        return _native
+
+    core = _choose()
+
+name: str = core.NAME
+"""Which backend runs: "native" or "fallback"."""
+
+
+def rung() -> str:
+    """How waits idle the CPU: the name of the native rung, or "park" for the fallback, which only sleeps."""
+    return core.rung() if name == "native" else "park"

@@ -1,0 +1,330 @@
+"""What QueueReader and QueueWriter share off the hot path: claiming, ending, travelling, peers, stalls.
+
+Guarantee: an endpoint claims its role at first use and gives it up once. Unclaimed endpoints pickle; after a fork an
+endpoint claimed before it raises ForkedUse. Deaths of peers surface where this endpoint waits, once each.
+Assumption: mixed into a class of the backend, whose hooks it implements (see _native.pyi).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import warnings
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from aiospin import _codec, _layout, _loop, _travel
+from aiospin._acquire import LOOK_AFTER, LOOK_AFTER_UNBARRIERED, Line
+from aiospin._errors import BlockingInEventLoopWarning, PeerDied
+from aiospin._handle import Handle
+from aiospin._peers import Peers
+from aiospin._policy import WaitPolicy, resolve
+from aiospin._segment import Segment
+from aiospin._statistics import Statistics, survey
+from aiospin._tenancy import End, Tenancy
+
+_log = logging.getLogger("aiospin")
+_BLOCKING_WARNED: set[str] = set()
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an endpoint behaves; travels with it."""
+
+    codec: str = "bytes"
+    policy: WaitPolicy | None = None
+    on_peer_death: str = "raise"
+    stall_after: float = 10.0
+    threadsafe: bool = False
+
+    def __post_init__(self) -> None:
+        if self.on_peer_death not in ("raise", "wait"):
+            raise ValueError(f"on_peer_death must be 'raise' or 'wait', got {self.on_peer_death!r}")
+        if isinstance(self.stall_after, bool) or not isinstance(self.stall_after, (int, float)):
+            raise TypeError(f"stall_after must be a number of seconds, got {self.stall_after!r}")
+        if not self.stall_after > 0:
+            raise ValueError(f"stall_after must be above 0 seconds, got {self.stall_after!r}")
+
+
+@dataclass
+class _Stall:
+    """One wait that has become long."""
+
+    began: float = field(default_factory=time.monotonic)
+    next_report: float = 0.0
+
+
+class Endpoint:
+    """The cold half of a reader or writer."""
+
+    _tenancy: Tenancy | None
+    _closed: bool
+
+    def __init__(self, segment: Segment, role: int, options: Options) -> None:
+        self._closed = True  # until there is something to close
+        self._segment = segment
+        self._role_number = role
+        self._options = options
+        self._coder = _codec.find(options.codec)
+        self._wait_policy = resolve(options.policy)
+        self._tenancy = None
+        self._peers: Peers | None = None
+        self._own_bell = -1
+        self._line = Line(self)
+        self._stall: _Stall | None = None
+        self._look_after_period = LOOK_AFTER
+        segment.hold()
+        self._closed = False
+
+    # what it is
+
+    @property
+    def rank(self) -> int | None:
+        """The reader's rank, or None for the writer."""
+        return _layout.role_rank(self._role_number)
+
+    @property
+    def role_name(self) -> str:
+        """ "writer" or "reader 3"."""
+        return _layout.role_name(self._role_number)
+
+    @property
+    def handle(self) -> Handle:
+        """Names this endpoint as text: `aiospin.attach(str(endpoint.handle))` in any process of the same user."""
+        return Handle(self._segment.ref, self._role_number, self._options.codec)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed or detached."""
+        return self._closed
+
+    def statistics(self) -> Statistics:
+        """A frozen snapshot: cursors and lags of the queue, and what this endpoint's waits came to."""
+        return survey(self._segment, [self._counters()] if self._opened else [])
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "claimed" if self._tenancy is not None else "unclaimed"
+        return f"<{type(self).__name__} {self.role_name} of {self._segment.ref.name}, {state}>"
+
+    # life
+
+    def __enter__(self) -> Any:
+        self._claim()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Any:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def detach(self) -> None:
+        """Give the role up and keep the place: a successor goes on where this one has released up to. Idempotent."""
+        self._end(End.DETACH)
+
+    def close(self) -> None:
+        """Leave for good. Idempotent, never waits.
+
+        A reader stops gating the writer: what it has not read is not kept for it, and whoever claims the rank later
+        starts at what is published then. A writer ends the stream: readers drain it, then get QueueClosed. Slots
+        that are still held stay valid, and the role is given up with the last of them. A wait that is under way in
+        another task or thread ends with QueueClosed.
+        """
+        self._end(End.CLOSE)
+
+    async def aclose(self) -> None:
+        """`close()`, for `contextlib.aclosing` and the like."""
+        self.close()
+
+    def _end(self, ending: End) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        tenancy, self._tenancy = self._tenancy, None
+        if tenancy is not None:
+            tenancy.ending = ending
+        self._shut(None)
+        self._line.wake_all()
+        station = self._line.station
+        if station is None:
+            self._let_go(tenancy)
+        else:
+            station.run_soon(self._let_go, tenancy)
+
+    def _let_go(self, tenancy: Tenancy | None) -> None:
+        """Descriptors leave the loop before whoever owns them may close them."""
+        self._line.close()
+        if self._peers is not None:
+            self._peers.close()
+        self._segment.drop()
+        del tenancy  # ends here, unless bytes are lent out
+
+    def __del__(self) -> None:
+        if getattr(self, "_closed", True):
+            return
+        if self._tenancy is None:
+            self._end(End.DETACH)
+            return
+        warnings.warn(f"{self!r} was never closed", ResourceWarning, source=self, stacklevel=2)
+        self._end(End.ABANDON)
+
+    def __reduce__(self) -> Any:
+        if self._tenancy is not None:
+            raise TypeError(f"{self!r} is in use by this process; hand out unclaimed endpoints")
+        if self._closed:
+            raise TypeError(f"{self!r} cannot travel any more")
+        return _restore, (type(self), self.handle, _travel.travel(self._segment, self._role_number), self._options)
+
+    # hooks of the backend
+
+    def _claim(self) -> None:
+        """Take the role. RoleTaken(pid) if a living process has it, QueueClosed if this endpoint was closed."""
+        if self._tenancy is not None or self._closed:
+            return
+        segment = self._segment
+        bells = segment.bells_for(self._role_number)
+        tenancy = Tenancy(segment, self._role_number)
+        try:
+            self._own_bell = bells[self._role_number]
+            self._open_role(bells, tenancy)
+        except BaseException:
+            tenancy.ending = End.DETACH
+            tenancy.end()
+            raise
+        self._tenancy = tenancy
+        self._peers = Peers(segment, self._peer_roles())
+        if not segment.mapping.barrier():
+            self._look_after_period = LOOK_AFTER_UNBARRIERED
+        self._announce_arrival()
+
+    def _suspend(self, operation: Any, remaining: float | None) -> _loop.Future:
+        if self._stall is None:
+            self._stall = _Stall()
+        return self._line.suspend(operation, remaining)
+
+    def _leave(self, operation: Any) -> None:
+        self._stall = None
+        self._line.leave(operation)
+
+    def _kick(self) -> None:
+        self._line.kick()
+
+    def _blocking(self) -> None:
+        if self.role_name in _BLOCKING_WARNED:
+            return
+        _BLOCKING_WARNED.add(self.role_name)
+        warnings.warn(
+            f"a blocking call of {self.role_name} waits in a thread whose event loop is running; await it instead",
+            BlockingInEventLoopWarning,
+            stacklevel=2,
+        )
+
+    def _peer_fds(self) -> list[int]:
+        if self._peers is None:
+            return []
+        self._peers.refresh()
+        return list(self._peers.fds())
+
+    def _recheck(self, waited: float) -> None:
+        self._look_for_deaths()
+        self._report_stall(waited)
+
+    # in the loop
+
+    def _on_bell(self) -> None:
+        self._drain()
+        self._line.kick()
+
+    def _on_peer(self) -> None:
+        if self._look_for_deaths():
+            self._line.kick()
+        self._line.listen_to_peers()
+
+    def look_after(self) -> None:
+        """Once a second, while a task waits: what bells and pidfds may have failed to say."""
+        if self._closed or not self._opened:
+            return
+        died = self._look_for_deaths()
+        self._line.listen_to_peers()
+        if died or self._ready():
+            self._line.kick()
+        if self._stall is not None:
+            self._report_stall(time.monotonic() - self._stall.began)
+
+    def _look_for_deaths(self) -> bool:
+        """Whether the next attempt has a death to tell."""
+        if self._peers is None:
+            return False
+        for fd in self._peers.fds():
+            self._line.forget_descriptor(fd)
+        deaths = [death for death in self._peers.check() if self._concerns(death.role)]
+        if not deaths or self._options.on_peer_death == "wait":
+            return False
+        death = deaths[0]
+        self._fail(PeerDied(_layout.role_rank(death.role), death.pid))
+        return True
+
+    def _report_stall(self, waited: float) -> None:
+        stall = self._stall
+        due = self._options.stall_after if stall is None else max(self._options.stall_after, stall.next_report)
+        if waited < due:
+            return
+        if stall is None:
+            stall = self._stall = _Stall()
+        stall.next_report = waited * 2
+        _log.warning(self._story(waited))
+
+    def _story(self, waited: float) -> str:
+        statistics = self.statistics()
+        peers = self._peers
+        others = [
+            f"{_layout.role_name(role).replace(' ', '_')}={peers.state(role).replace(' ', '_')}"
+            for role in (self._peer_roles() if peers is not None else ())
+        ]
+        lags = [f"lag_{rank}={lag}" for rank, lag in enumerate(statistics.lag) if lag]
+        fields = [
+            f"role={self.role_name.replace(' ', '_')}",
+            f"pid={os.getpid()}",
+            f"cursor={self._cursor}",
+            f"published={statistics.published}",
+            f"held={statistics.leases}",
+            *others,
+            *lags,
+            f"waited_s={waited:.1f}",
+        ]
+        return "stalled: " + " ".join(fields)
+
+    # what reader and writer differ in
+
+    def _open_role(self, bells: dict[int, int], tenancy: Tenancy) -> None:
+        raise NotImplementedError
+
+    def _peer_roles(self) -> tuple[int, ...]:
+        raise NotImplementedError
+
+    def _concerns(self, role: int) -> bool:
+        raise NotImplementedError
+
+    def _announce_arrival(self) -> None:
+        raise NotImplementedError
+
+    def _may_attempt(self) -> bool:
+        """Whether the operation at the head of the line could be served if there was something."""
+        return True
+
+
+def _restore(kind: type[Any], handle: Handle, travelled: Any, options: Options) -> Any:
+    segment = Segment.adopt(handle.segment, None if travelled is None else _travel.land(travelled))
+    try:
+        return kind(segment, handle.role, options)
+    finally:
+        segment.drop()

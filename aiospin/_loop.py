@@ -1,0 +1,178 @@
+"""The only file that touches an event loop.
+
+A Station is what one running loop has of ours: the eventfd through which the waiter thread answers, one timer that
+looks after waits that sleep, and the descriptors that endpoints have put into the loop. It is made when the first wait
+of a loop begins, and goes with the loop.
+
+Guarantee: one eventfd per loop; a descriptor is removed from a loop before it is closed; a closed loop is left alone; a
+forked child never calls an inherited loop, whose epoll instance it shares with the parent.
+Assumption: callbacks run in the loop's thread. uvloop and asyncio are treated alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Protocol
+
+from aiospin import _backend
+
+Future = asyncio.Future[bool]
+
+
+class Wait(Protocol):
+    """What a Station looks after once a second."""
+
+    def look_after(self) -> None: ...
+
+
+def wake(future: Future, result: bool = True) -> None:
+    """Answer a wait that may have been cancelled or answered meanwhile."""
+    if not future.done():
+        future.set_result(result)
+
+
+class Station:
+    """Of one loop. Use `here()` to get the running loop's."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = weakref.ref(loop)
+        self._thread = threading.get_ident()
+        self._tokens: dict[int, Future] = {}
+        self._numbers = itertools.count()
+        self._waits: dict[Wait, float] = {}  # each with how often it wants to be looked after, in seconds
+        self._timer: asyncio.TimerHandle | None = None
+        self._completion: _backend.core.Completion | None = None
+        self._pid = os.getpid()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop, unless it was closed, collected or left behind by a fork."""
+        loop = self._loop()
+        return None if loop is None or loop.is_closed() or self._pid != os.getpid() else loop
+
+    def future(self) -> Future:
+        """A pending wait of this loop."""
+        loop = self._loop()
+        assert loop is not None
+        return loop.create_future()
+
+    def call_later(self, delay: float, callback: Callable[..., object], *arguments: object) -> asyncio.TimerHandle:
+        """Call back in the loop after that many seconds."""
+        loop = self._loop()
+        assert loop is not None
+        return loop.call_later(delay, callback, *arguments)
+
+    # the waiter thread's answers
+
+    def watch(self, future: Future) -> tuple[_backend.core.Completion, int]:
+        """A token for the waiter thread that resolves the future when it is pushed."""
+        if self._completion is None:
+            self._completion = _backend.core.Completion()
+            self.listen(self._completion.fileno(), self._pop)
+        token = next(self._numbers)
+        self._tokens[token] = future
+        return self._completion, token
+
+    def forget(self, token: int) -> None:
+        """The wait behind a token is over; should the token still come, nobody listens."""
+        self._tokens.pop(token, None)
+
+    def _pop(self) -> None:
+        if self._completion is None:
+            return
+        for token in self._completion.pop():
+            future = self._tokens.pop(token, None)
+            if future is not None:
+                wake(future)
+
+    # descriptors
+
+    def listen(self, fd: int, callback: Callable[[], object]) -> None:
+        """Call back whenever the descriptor is readable."""
+        loop = self.loop
+        if loop is not None:
+            loop.add_reader(fd, callback)
+
+    def ignore(self, fd: int) -> None:
+        """Take a descriptor out of the loop. In the loop's thread."""
+        loop = self.loop
+        if loop is not None:
+            loop.remove_reader(fd)
+
+    def run_soon(self, callback: Callable[..., object], *arguments: object) -> None:
+        """Run in the loop's thread: now if this is it or the loop stands still, else as soon as it gets there."""
+        loop = self.loop
+        if loop is None or not loop.is_running() or threading.get_ident() == self._thread:
+            callback(*arguments)
+            return
+        try:
+            loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:  # closed between the question and the call
+            callback(*arguments)
+
+    # looking after those who sleep
+
+    def begin(self, wait: Wait, period: float) -> None:
+        """Look after a wait every `period` seconds until `end`."""
+        self._waits[wait] = period
+        if self._timer is None:
+            self._schedule()
+
+    def end(self, wait: Wait) -> None:
+        """The wait is over. The timer finds out by itself: a busy loop does not pay for it."""
+        self._waits.pop(wait, None)
+
+    def _schedule(self) -> None:
+        loop = self.loop
+        if loop is not None:
+            self._timer = loop.call_later(min(self._waits.values()), self._look_after)
+
+    def _look_after(self) -> None:
+        self._timer = None
+        for wait in list(self._waits):
+            wait.look_after()
+        if self._waits:
+            self._schedule()
+
+
+_stations: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Station] = weakref.WeakKeyDictionary()
+
+
+class _Latest(threading.local):
+    loop: Callable[[], asyncio.AbstractEventLoop | None] = staticmethod(lambda: None)
+    station: Station | None = None
+
+
+_latest = _Latest()
+
+
+def here() -> Station:
+    """The Station of the running loop. RuntimeError when none runs in this thread."""
+    loop = asyncio.get_running_loop()
+    station = _latest.station
+    if station is not None and _latest.loop() is loop and station.loop is loop:
+        return station
+    station = _stations.get(loop)
+    if station is None or station.loop is not loop:
+        station = _stations[loop] = Station(loop)
+    _latest.loop, _latest.station = weakref.ref(loop), station
+    return station
+
+
+def is_running() -> bool:
+    """Whether this thread runs an event loop."""
+    return asyncio._get_running_loop() is not None
+
+
+def _forget_in_child() -> None:
+    _stations.clear()
+    _latest.station = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)

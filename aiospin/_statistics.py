@@ -1,0 +1,61 @@
+"""What a queue and its waits came to, as one frozen snapshot.
+
+Guarantee: reads shared words without stopping anybody, so numbers of one snapshot may be moments apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from aiospin import _layout
+from aiospin._segment import Segment
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Cursors and lags are bytes of the ring, slot headers included; the rest counts events in this process."""
+
+    capacity: int
+    published: int
+    """The published cursor: bytes ever published."""
+    depth: int
+    """Bytes that the slowest gating reader has not released."""
+    lag: tuple[int | None, ...]
+    """The same for each rank; None for a rank that does not gate the writer."""
+    messages: int = 0
+    ready: int = 0
+    """Calls that were served without a wait."""
+    inline: int = 0
+    """Waits that ended while watching in place."""
+    monitor: int = 0
+    """Waits that were handed to the waiter thread, or ended while watching for longer in the calling thread."""
+    parks: int = 0
+    """Times that a wait announced that it sleeps."""
+    rings: int = 0
+    """Bells rung for peers."""
+    signals: int = 0
+    """Sleeps that a signal ended."""
+    leases: int = 0
+    """Slots held now."""
+
+
+_COUNTERS = ("messages", "ready", "inline", "monitor", "parks", "rings", "signals", "leases")
+
+
+def survey(segment: Segment, counters: Iterable[Mapping[str, int]]) -> Statistics:
+    """Look at the segment, and sum what its endpoints counted."""
+    load, readers = segment.mapping.load, segment.readers
+    published = load(_layout.control_offset(readers) + _layout.CONTROL_PUBLISHED)
+    lag: list[int | None] = []
+    for rank in range(readers):
+        lines, gate = _layout.reader_offset(readers, rank), _layout.gate_offset(readers, rank)
+        gates = load(lines + _layout.READER_STAY) == load(gate + _layout.GATE_GATE)
+        released = max(load(lines + _layout.READER_RELEASED), load(gate + _layout.GATE_START))
+        lag.append(max(0, published - released) if gates else None)
+    sums = dict.fromkeys(_COUNTERS, 0)
+    for counted in counters:
+        for name in _COUNTERS:
+            sums[name] += counted.get(name, 0)
+    depth = max((bytes_ for bytes_ in lag if bytes_ is not None), default=0)
+    return Statistics(segment.capacity, published, depth, tuple(lag), **sums)

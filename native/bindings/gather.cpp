@@ -1,0 +1,59 @@
+#include "bindings/gather.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace aiospin::bindings {
+
+Gather::~Gather() {
+  for (std::size_t i = 0; i < parts_; ++i) PyBuffer_Release(const_cast<Py_buffer*>(&part(i)));
+  std::free(adopted_);
+}
+
+bool Gather::add(PyObject* object) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(object, &view, PyBUF_SIMPLE) < 0) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+      PyErr_Format(PyExc_TypeError, "a payload must be bytes-like, not %.100s", Py_TYPE(object)->tp_name);
+    } else if (PyErr_ExceptionMatches(PyExc_BufferError)) {
+      PyErr_Format(PyExc_BufferError, "a payload must be C-contiguous, and this %.100s is not",
+                   Py_TYPE(object)->tp_name);
+    }
+    return false;
+  }
+  if (parts_ < kInPlace) {
+    first_[parts_] = view;
+  } else {
+    more_.push_back(view);
+  }
+  ++parts_;
+  size_ += static_cast<std::uint64_t>(view.len);
+  return true;
+}
+
+void Gather::adopt(std::byte* bytes, std::uint64_t size) noexcept {
+  adopted_ = bytes;
+  size_ = size;
+}
+
+void Gather::copy(std::uint64_t offset, std::uint64_t n, std::byte* to) const noexcept {
+  if (adopted_ != nullptr) {
+    std::memcpy(to, adopted_ + offset, n);
+    return;
+  }
+  for (std::size_t i = 0; i < parts_ && n > 0; ++i) {
+    const auto length = static_cast<std::uint64_t>(part(i).len);
+    if (offset >= length) {
+      offset -= length;
+      continue;
+    }
+    const std::uint64_t piece = std::min(n, length - offset);
+    std::memcpy(to, static_cast<const std::byte*>(part(i).buf) + offset, piece);
+    to += piece;
+    n -= piece;
+    offset = 0;
+  }
+}
+
+}  // namespace aiospin::bindings

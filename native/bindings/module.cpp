@@ -1,0 +1,78 @@
+// aiospin._native: the table of contents.
+#include <pthread.h>
+
+#include "bindings/cold.h"
+#include "bindings/operation.h"
+#include "bindings/python.h"
+#include "bindings/slots.h"
+#include "bindings/turn.h"
+
+namespace py = pybind11;
+
+namespace aiospin::bindings {
+
+Names names;
+Classes classes;
+Types types;
+unsigned long fork_generation = 0;
+
+bool make_endpoint_types(PyObject* module);
+
+namespace {
+
+bool intern(PyObject*& name, const char* text) {
+  name = PyUnicode_InternFromString(text);
+  return name != nullptr;
+}
+
+bool find(PyObject*& found, PyObject* module, const char* attribute) {
+  found = PyObject_GetAttrString(module, attribute);
+  return found != nullptr;
+}
+
+}  // namespace
+
+PyObject* take_exception() {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  return value;
+}
+
+bool look_up_names_and_classes() {
+  const Ref errors(PyImport_ImportModule("aiospin._errors"));
+  const Ref events(PyImport_ImportModule("asyncio.events"));
+  return errors && events && intern(names.claim, "_claim") && intern(names.suspend, "_suspend") &&
+         intern(names.leave, "_leave") && intern(names.blocking, "_blocking") && intern(names.peer_fds, "_peer_fds") &&
+         intern(names.recheck, "_recheck") && intern(names.kick, "_kick") && intern(names.await, "__await__") &&
+         intern(names.call_soon, "call_soon") && intern(names.timeout, "timeout") &&
+         find(classes.queue_closed, errors.get(), "QueueClosed") &&
+         find(classes.reader_busy, errors.get(), "ReaderBusy") &&
+         find(classes.writer_busy, errors.get(), "WriterBusy") &&
+         find(classes.reader_dropped, errors.get(), "ReaderDropped") &&
+         find(classes.forked_use, errors.get(), "ForkedUse") &&
+         find(classes.corrupt_slot, errors.get(), "CorruptSlot") &&
+         find(classes.fragment_lost, errors.get(), "FragmentLost") && find(classes.full, errors.get(), "Full") &&
+         find(classes.empty, errors.get(), "Empty") &&
+         find(classes.get_running_loop, events.get(), "get_running_loop") &&
+         find(classes.peek_running_loop, events.get(), "_get_running_loop");
+}
+
+}  // namespace aiospin::bindings
+
+PYBIND11_MODULE(_native, module, py::mod_gil_not_used()) {
+  namespace bindings = aiospin::bindings;
+  module.doc() = "The native backend of aiospin.";
+  module.attr("NAME") = "native";
+  PyObject* m = module.ptr();
+  if (!bindings::look_up_names_and_classes() || !bindings::make_turn(m) || !bindings::make_slot_types(m) ||
+      !bindings::make_operation_types(m) || !bindings::make_endpoint_types(m)) {
+    throw py::error_already_set();
+  }
+  bindings::register_mapping(module);
+  bindings::register_waiting(module);
+  pthread_atfork(nullptr, nullptr, [] { ++bindings::fork_generation; });
+  aiospin::ticks_per_us();  // calibrated here, so that no wait pays for it
+}

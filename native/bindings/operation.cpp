@@ -1,0 +1,472 @@
+#include "bindings/operation.h"
+
+#include <new>
+
+#include "bindings/reader.h"
+#include "bindings/slots.h"
+#include "bindings/writer.h"
+
+namespace aiospin::bindings {
+
+namespace {
+
+PyObject* object(OperationObject* self) { return reinterpret_cast<PyObject*>(self); }
+PyObject* endpoint_object(const OperationObject* self) { return reinterpret_cast<PyObject*>(self->endpoint); }
+bool reads(const OperationObject* self) { return self->kind <= Kind::get_many; }
+
+const char* kind_name(Kind kind) {
+  switch (kind) {
+    case Kind::acquire_read:
+      return "acquire_read";
+    case Kind::get:
+      return "aget";
+    case Kind::get_many:
+      return "aget_many";
+    case Kind::acquire_write:
+      return "acquire_write";
+    case Kind::put:
+      return "aput";
+    case Kind::put_many:
+      return "aput_many";
+  }
+  return "?";
+}
+
+Attempt attempt(OperationObject* self, PyObject** result) {
+  switch (self->kind) {
+    case Kind::acquire_read:
+      return attempt_slot(as_reader(self->endpoint), result);
+    case Kind::get:
+      return attempt_get(as_reader(self->endpoint), result);
+    case Kind::get_many:
+      return attempt_get_many(as_reader(self->endpoint), self->count, result);
+    case Kind::acquire_write:
+      return attempt_claim(as_writer(self->endpoint), static_cast<std::uint64_t>(self->count), result);
+    case Kind::put: {
+      const Attempt outcome = attempt_put(as_writer(self->endpoint), *self->message, self->progress);
+      if (outcome == Attempt::done) *result = Py_NewRef(Py_None);
+      return outcome;
+    }
+    case Kind::put_many: {
+      const Attempt outcome =
+          attempt_put_many(as_writer(self->endpoint), self->payloads, self->count, self->progress);
+      if (outcome == Attempt::done) *result = Py_NewRef(Py_None);
+      return outcome;
+    }
+  }
+  return Attempt::failed;
+}
+
+const char* wanted(const OperationObject* self) { return reads(self) ? "message" : "room"; }
+
+void start_waiting(OperationObject* self) {
+  if (self->waits) return;
+  self->waits = true;
+  ++self->endpoint->queued;
+}
+
+void resume(OperationObject* self) {
+  Py_CLEAR(self->waiter);
+  if (self->turn != nullptr) {
+    --self->turn->waiting;
+    self->turn = nullptr;
+  }
+}
+
+// The operation ends, with a result or an exception, which is kept. Whoever waits behind it goes on.
+void finish(OperationObject* self) {
+  self->stage = Stage::finished;
+  if (!self->waits) return;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  resume(self);
+  self->waits = false;
+  --self->endpoint->queued;
+  pass_turn(self->endpoint);
+  Ref told;
+  if (self->left) {
+    told = Ref(PyObject_CallMethodOneArg(endpoint_object(self), names.leave, object(self)));
+  } else if (self->endpoint->queued != 0) {
+    told = Ref(call_hook(endpoint_object(self), names.kick));
+  } else {
+    told = Ref::to(Py_None);
+  }
+  if (!told) PyErr_WriteUnraisable(endpoint_object(self));
+  PyErr_Restore(type, value, traceback);
+}
+
+// Must it stand in line behind others before it may try?
+int must_queue(OperationObject* self) {
+  Endpoint* endpoint = self->endpoint;
+  if (!reads(self)) {
+    if (!self->waits && endpoint->queued != 0) return 1;
+    const WriterObject* writer = as_writer(endpoint);
+    return !writer->shut && (writer->claimed || (writer->threadsafe && writer->busy));
+  }
+  if (self->waits || endpoint->queued == 0) return 0;
+  raise_busy(endpoint);
+  return -1;
+}
+
+// Sleeps on the future that the Python half makes, and hands it to the task.
+PySendResult suspend(OperationObject* self, PyObject** result) {
+  start_waiting(self);
+  if (self->began_ns == 0) self->began_ns = monotonic_ns();
+  Ref remaining = self->deadline.limited() ? Ref(PyFloat_FromDouble(self->deadline.remaining_s(ticks())))
+                                           : Ref::to(Py_None);
+  if (!remaining) return PYGEN_ERROR;
+  self->left = true;
+  PyObject* const arguments[] = {endpoint_object(self), object(self), remaining.get()};
+  const Ref future(PyObject_VectorcallMethod(names.suspend, arguments, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+  if (!future) return PYGEN_ERROR;
+  self->waiter = PyObject_CallMethodNoArgs(future.get(), names.await);
+  if (self->waiter == nullptr) return PYGEN_ERROR;
+  self->turn = this_turn();
+  ++self->turn->waiting;
+  self->stage = Stage::suspended;
+  return PyIter_Send(self->waiter, Py_None, result);
+}
+
+// In place, where it is due and nobody else is kept waiting by it.
+bool wait_here(OperationObject* self, const Turn& turn) {
+  Endpoint* endpoint = self->endpoint;
+  look_at_crowding(endpoint);
+  if (turn.waiting > 1 || !endpoint->horizon->due()) return false;
+  const Ticks now = ticks();
+  if (!wait_inline(endpoint, self->deadline.earlier(now + from_us(endpoint->horizon->inline_us())))) return false;
+  ++endpoint->count.inlined;
+  return true;
+}
+
+PySendResult ended(OperationObject* self, PyObject** result, Attempt outcome) {
+  if (outcome == Attempt::done && self->began_ns != 0 && self->endpoint->opened) learn(self->endpoint, self->began_ns);
+  if (outcome == Attempt::done && self->began_ns == 0) ++self->endpoint->count.ready;
+  if (outcome == Attempt::done && Py_IS_TYPE(object(self), types.acquire)) self->slot = Py_NewRef(*result);
+  finish(self);
+  return outcome == Attempt::done ? PYGEN_RETURN : PYGEN_ERROR;
+}
+
+PySendResult step(PyObject* op, PyObject* value, PyObject** result) {
+  OperationObject* self = as_operation(op);
+  *result = nullptr;
+  Turn& turn = *this_turn();
+  switch (self->stage) {
+    case Stage::finished:
+      PyErr_Format(PyExc_RuntimeError, "cannot reuse a finished %s()", kind_name(self->kind));
+      return PYGEN_ERROR;
+    case Stage::suspended: {
+      const PySendResult sent = PyIter_Send(self->waiter, value, result);
+      if (sent == PYGEN_NEXT) return sent;
+      const Ref woken(std::exchange(*result, nullptr));
+      resume(self);
+      turn.last = ticks();
+      turn.asked = false;
+      if (sent == PYGEN_ERROR) return ended(self, result, Attempt::failed);
+      if (woken.get() == Py_False) {
+        raise_timeout(self->endpoint, self->deadline, wanted(self));
+        return ended(self, result, Attempt::failed);
+      }
+      break;
+    }
+    case Stage::yielded:
+      turn.last = ticks();
+      turn.asked = false;
+      break;
+    case Stage::created: {
+      self->deadline.start(ticks());
+      const int owes = owes_turn(turn);
+      if (owes < 0) return ended(self, result, Attempt::failed);
+      if (owes > 0) {
+        if (reads(self) && self->endpoint->queued != 0) {
+          raise_busy(self->endpoint);
+          return ended(self, result, Attempt::failed);
+        }
+        if (reads(self)) start_waiting(self);
+        self->stage = Stage::yielded;
+        *result = Py_NewRef(Py_None);
+        return PYGEN_NEXT;
+      }
+      break;
+    }
+  }
+  for (;;) {
+    const int queue = must_queue(self);
+    if (queue < 0) return ended(self, result, Attempt::failed);
+    if (queue == 0) {
+      Attempt outcome = attempt(self, result);
+      if (outcome == Attempt::not_ready && !self->deadline.polls()) {
+        if (self->began_ns == 0) self->began_ns = monotonic_ns();
+        if (wait_here(self, turn)) outcome = attempt(self, result);
+      }
+      if (outcome != Attempt::not_ready) return ended(self, result, outcome);
+    }
+    if (self->deadline.polls()) {
+      raise_timeout(self->endpoint, self->deadline, wanted(self));
+      return ended(self, result, Attempt::failed);
+    }
+    const PySendResult sent = suspend(self, result);
+    if (sent == PYGEN_NEXT) return sent;
+    if (sent == PYGEN_ERROR) return ended(self, result, Attempt::failed);
+    // What it waits for came while it announced the wait: no need to sleep.
+    Py_CLEAR(*result);
+    resume(self);
+  }
+}
+
+// --- the coroutine protocol
+
+PyObject* to_iterator_result(PySendResult sent, PyObject* result) {
+  if (sent != PYGEN_RETURN) return result;
+  const Ref value(result);
+  const Ref stop(PyObject_CallOneArg(PyExc_StopIteration, result));
+  if (stop) PyErr_SetObject(PyExc_StopIteration, stop.get());
+  return nullptr;
+}
+
+PyObject* operation_next(PyObject* self) {
+  PyObject* result;
+  const PySendResult sent = step(self, Py_None, &result);
+  return to_iterator_result(sent, result);
+}
+
+PyObject* operation_send(PyObject* self, PyObject* value) {
+  PyObject* result;
+  const PySendResult sent = step(self, value, &result);
+  return to_iterator_result(sent, result);
+}
+
+PyObject* operation_throw(PyObject* op, PyObject* const* args, Py_ssize_t nargs) {
+  if (nargs < 1 || nargs > 3) {
+    PyErr_Format(PyExc_TypeError, "throw() takes 1 to 3 arguments, not %zd", nargs);
+    return nullptr;
+  }
+  OperationObject* self = as_operation(op);
+  PyObject* type = args[0];
+  PyObject* value = nargs > 1 && args[1] != Py_None ? args[1] : nullptr;
+  PyObject* traceback = nargs > 2 && args[2] != Py_None ? args[2] : nullptr;
+  if (PyExceptionInstance_Check(type)) {
+    value = type;
+    type = PyExceptionInstance_Class(type);
+    if (traceback == nullptr) {
+      const Ref own(PyException_GetTraceback(value));
+      PyErr_Restore(Py_NewRef(type), Py_NewRef(value), Py_XNewRef(own.get()));
+      finish(self);
+      return nullptr;
+    }
+  } else if (!PyExceptionClass_Check(type)) {
+    PyErr_Format(PyExc_TypeError, "exceptions must derive from BaseException, not %.100s", Py_TYPE(type)->tp_name);
+    return nullptr;
+  }
+  PyErr_Restore(Py_NewRef(type), Py_XNewRef(value), Py_XNewRef(traceback));
+  finish(self);
+  return nullptr;
+}
+
+PyObject* operation_close(PyObject* self, PyObject*) {
+  if (as_operation(self)->stage != Stage::finished) finish(as_operation(self));
+  Py_RETURN_NONE;
+}
+
+PyObject* operation_repr(PyObject* op) {
+  static constexpr const char* stages[] = {"created", "ready", "waiting", "finished"};
+  const OperationObject* self = as_operation(op);
+  const Ref role(role_name(self->endpoint));
+  return role ? PyUnicode_FromFormat("<%s of %U, %s>", kind_name(self->kind), role.get(),
+                                     stages[static_cast<int>(self->stage)])
+              : nullptr;
+}
+
+PyObject* operation_name(PyObject* self, void*) { return PyUnicode_FromString(kind_name(as_operation(self)->kind)); }
+PyObject* operation_running(PyObject*, void*) { Py_RETURN_FALSE; }
+
+int operation_traverse(PyObject* op, visitproc visit, void* arg) {
+  OperationObject* self = as_operation(op);
+  Py_VISIT(Py_TYPE(op));
+  Py_VISIT(endpoint_object(self));
+  Py_VISIT(self->waiter);
+  Py_VISIT(self->slot);
+  Py_VISIT(self->payloads);
+  return 0;
+}
+
+void operation_finalize(PyObject* op) {
+  OperationObject* self = as_operation(op);
+  if (self->stage == Stage::finished) return;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (self->stage == Stage::created &&
+      PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "%s() was never awaited", kind_name(self->kind)) < 0) {
+    PyErr_WriteUnraisable(op);
+  }
+  finish(self);
+  PyErr_Restore(type, value, traceback);
+}
+
+void operation_dealloc(PyObject* op) {
+  OperationObject* self = as_operation(op);
+  if (self->stage != Stage::finished && PyObject_CallFinalizerFromDealloc(op) < 0) return;
+  PyObject_GC_UnTrack(op);
+  Py_XDECREF(self->waiter);
+  Py_XDECREF(self->slot);
+  Py_XDECREF(self->payloads);
+  delete self->message;
+  std::destroy_at(&self->turn);
+  Py_DECREF(endpoint_object(self));
+  PyTypeObject* type = Py_TYPE(op);
+  type->tp_free(op);
+  Py_DECREF(type);
+}
+
+// --- with, async with
+
+PyObject* acquire_enter(PyObject* op, PyObject*) {
+  OperationObject* self = as_operation(op);
+  if (self->stage != Stage::created) {
+    PyErr_Format(PyExc_RuntimeError, "cannot reuse a started %s()", kind_name(self->kind));
+    return nullptr;
+  }
+  self->stage = Stage::finished;
+  if (self->endpoint->queued != 0) {
+    raise_busy(self->endpoint);
+    return nullptr;
+  }
+  self->slot = drive(self->endpoint, self->deadline, wanted(self),
+                     [self](PyObject** result) { return attempt(self, result); });
+  return Py_XNewRef(self->slot);
+}
+
+PyObject* acquire_exit(PyObject* op, PyObject* const* args, Py_ssize_t nargs) {
+  OperationObject* self = as_operation(op);
+  const Ref slot(std::exchange(self->slot, nullptr));
+  if (!slot) Py_RETURN_NONE;
+  if (reads(self)) {
+    leave_read_slot(slot.get());
+  } else if (nargs > 0 && args[0] != Py_None) {
+    abort_write_slot(slot.get());
+  } else if (!publish_write_slot(slot.get())) {
+    return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* acquire_aenter(PyObject* self, PyObject*) { return Py_NewRef(self); }
+
+PyObject* acquire_aexit(PyObject* op, PyObject* const* args, Py_ssize_t nargs) {
+  OperationObject* self = as_operation(op);
+  if (!reads(self) && self->slot != nullptr && nargs > 0 && args[0] == Py_None) {
+    const Ref slot(std::exchange(self->slot, nullptr));
+    PyObject* sending = publish_write_slot_async(slot.get());
+    if (sending != nullptr || PyErr_Occurred()) return sending;
+  } else if (!Ref(acquire_exit(op, args, nargs))) {
+    return nullptr;
+  }
+  return PyType_GenericAlloc(types.settled, 0);
+}
+
+// --- an awaitable that is done
+
+PySendResult settled_send(PyObject*, PyObject*, PyObject** result) {
+  *result = Py_NewRef(Py_None);
+  return PYGEN_RETURN;
+}
+PyObject* settled_next(PyObject*) { return nullptr; }  // StopIteration(None)
+
+void settled_dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyMethodDef operation_methods[] = {
+    {"send", operation_send, METH_O, nullptr},
+    {"throw", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(operation_throw)), METH_FASTCALL, nullptr},
+    {"close", operation_close, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+PyGetSetDef operation_properties[] = {
+    {"__name__", operation_name, nullptr, nullptr, nullptr},
+    {"__qualname__", operation_name, nullptr, nullptr, nullptr},
+    {"cr_running", operation_running, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+PyType_Slot operation_slots[] = {
+    {Py_tp_doc, const_cast<char*>("One call of a reader or writer, to be awaited once. A coroutine in all but name.")},
+    {Py_tp_dealloc, reinterpret_cast<void*>(operation_dealloc)},
+    {Py_tp_finalize, reinterpret_cast<void*>(operation_finalize)},
+    {Py_tp_traverse, reinterpret_cast<void*>(operation_traverse)},
+    {Py_tp_methods, operation_methods},
+    {Py_tp_getset, operation_properties},
+    {Py_tp_repr, reinterpret_cast<void*>(operation_repr)},
+    {Py_tp_iter, reinterpret_cast<void*>(PyObject_SelfIter)},
+    {Py_tp_iternext, reinterpret_cast<void*>(operation_next)},
+    {Py_am_await, reinterpret_cast<void*>(PyObject_SelfIter)},
+    {Py_am_send, reinterpret_cast<void*>(step)},
+    {0, nullptr},
+};
+PyType_Spec operation_spec = {
+    "aiospin._native.Operation", sizeof(OperationObject), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, operation_slots};
+
+PyMethodDef acquire_methods[] = {
+    {"__enter__", acquire_enter, METH_NOARGS, nullptr},
+    {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(acquire_exit)), METH_FASTCALL, nullptr},
+    {"__aenter__", acquire_aenter, METH_NOARGS, nullptr},
+    {"__aexit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(acquire_aexit)), METH_FASTCALL, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+PyType_Slot acquire_slots[] = {
+    {Py_tp_doc, const_cast<char*>("What acquire_read() and acquire_write() return: await it, or enter it with `with` or "
+                                  "`async with`. Once.")},
+    {Py_tp_methods, acquire_methods},
+    {0, nullptr},
+};
+PyType_Spec acquire_spec = {"aiospin._native.Acquire", sizeof(OperationObject), 0,
+                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, acquire_slots};
+
+PyType_Slot settled_slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(settled_dealloc)},
+    {Py_tp_iter, reinterpret_cast<void*>(PyObject_SelfIter)},
+    {Py_tp_iternext, reinterpret_cast<void*>(settled_next)},
+    {Py_am_await, reinterpret_cast<void*>(PyObject_SelfIter)},
+    {Py_am_send, reinterpret_cast<void*>(settled_send)},
+    {0, nullptr},
+};
+PyType_Spec settled_spec = {"aiospin._native.Settled", sizeof(PyObject), 0,
+                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, settled_slots};
+
+PyTypeObject* make(PyObject* module, PyType_Spec& spec, PyTypeObject* base) {
+  return reinterpret_cast<PyTypeObject*>(
+      PyType_FromModuleAndSpec(module, &spec, reinterpret_cast<PyObject*>(base)));
+}
+
+}  // namespace
+
+PyObject* new_operation(PyTypeObject* type, Kind kind, Endpoint* endpoint, const Deadline& deadline) {
+  OperationObject* self = PyObject_GC_New(OperationObject, type);
+  if (self == nullptr) return nullptr;
+  Py_INCREF(reinterpret_cast<PyObject*>(endpoint));
+  self->endpoint = endpoint;
+  self->waiter = self->slot = self->payloads = nullptr;
+  self->message = nullptr;
+  self->count = 0;
+  self->progress = 0;
+  self->deadline = deadline;
+  self->began_ns = 0;
+  new (&self->turn) std::shared_ptr<Turn>();
+  self->kind = kind;
+  self->stage = Stage::created;
+  self->waits = self->left = false;
+  PyObject_GC_Track(object(self));
+  return object(self);
+}
+
+bool make_operation_types(PyObject* module) {
+  types.operation = make(module, operation_spec, nullptr);
+  if (types.operation == nullptr) return false;
+  types.acquire = make(module, acquire_spec, types.operation);
+  types.settled = make(module, settled_spec, nullptr);
+  return types.acquire != nullptr && types.settled != nullptr && PyModule_AddType(module, types.operation) == 0 &&
+         PyModule_AddType(module, types.acquire) == 0;
+}
+
+}  // namespace aiospin::bindings

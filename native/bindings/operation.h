@@ -1,0 +1,42 @@
+// The awaitable half of every call: a coroutine-like object around an attempt.
+//
+// Acquire adds `with` and `async with`. Nothing happens before the first step; nothing is claimed before the step that
+// returns it. States: created -> (yielded | suspended)* -> finished.
+#pragma once
+
+#include <memory>
+
+#include "bindings/endpoint.h"
+#include "bindings/gather.h"
+#include "bindings/turn.h"
+
+namespace aiospin::bindings {
+
+enum class Kind : std::uint8_t { acquire_read, get, get_many, acquire_write, put, put_many };
+enum class Stage : std::uint8_t { created, yielded, suspended, finished };
+
+struct OperationObject {
+  PyObject_HEAD;
+  Endpoint* endpoint;
+  PyObject* waiter;        // the iterator of the future it is suspended on
+  PyObject* slot;          // what `with` has to end
+  PyObject* payloads;      // put_many
+  Gather* message;         // put
+  Py_ssize_t count;        // get_many: at most; acquire_write: bytes; put_many: payloads sent
+  std::uint64_t progress;  // put, put_many: message bytes sent in fragments
+  Deadline deadline;
+  std::uint64_t began_ns;  // of the wait; 0 while there was none
+  std::shared_ptr<Turn> turn;
+  Kind kind;
+  Stage stage;
+  bool waits;              // counted in endpoint->queued
+  bool left;               // _suspend() was called, so _leave() is owed
+};
+
+inline OperationObject* as_operation(PyObject* self) { return reinterpret_cast<OperationObject*>(self); }
+
+PyObject* new_operation(PyTypeObject* type, Kind kind, Endpoint* endpoint, const Deadline& deadline);
+
+bool make_operation_types(PyObject* module);
+
+}  // namespace aiospin::bindings

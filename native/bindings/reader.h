@@ -1,0 +1,31 @@
+// QueueReader's native base: the calls whose cost is measured in nanoseconds.
+#pragma once
+
+#include "bindings/endpoint.h"
+#include "queue/reader.h"
+
+namespace aiospin::bindings {
+
+struct ReaderObject : Endpoint {
+  queue::Reader* core;
+  unsigned long long leases;  // slots handed out and not given back
+};
+
+inline ReaderObject* as_reader(Endpoint* self) { return static_cast<ReaderObject*>(self); }
+inline const ReaderObject* as_reader(const Endpoint* self) { return static_cast<const ReaderObject*>(self); }
+inline Endpoint* as_endpoint(PyObject* self) { return reinterpret_cast<Endpoint*>(self); }
+
+// One look. `done`: the slot is counted as a lease of the reader.
+Attempt take(ReaderObject* self, queue::Slot& slot);
+// The end of a lease: the bytes go back to the ring, or the slot goes back to be handed out again.
+void release(ReaderObject* self, const queue::Slot& slot);
+void give_back(ReaderObject* self, const queue::Slot& slot);
+
+// Attempts behind the public calls; `result` is a new reference when done.
+Attempt attempt_slot(ReaderObject* self, PyObject** result);
+Attempt attempt_get(ReaderObject* self, PyObject** result);
+Attempt attempt_get_many(ReaderObject* self, Py_ssize_t most, PyObject** result);
+
+bool make_reader_type(PyObject* module);
+
+}  // namespace aiospin::bindings

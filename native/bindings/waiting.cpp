@@ -1,0 +1,38 @@
+#include <pybind11/stl.h>
+
+#include "bindings/cold.h"
+#include "cpu/rung.h"
+#include "wait/completion.h"
+#include "wait/policy.h"
+
+namespace py = pybind11;
+
+namespace aiospin::bindings {
+
+void register_waiting(py::module_& module) {
+  py::class_<wait::Completion, std::shared_ptr<wait::Completion>>(
+      module, "Completion", "Tokens from the waiter thread to one event loop, behind an eventfd.")
+      .def(py::init<>())
+      .def("fileno", &wait::Completion::fileno)
+      .def("pop", &wait::Completion::pop);
+
+  py::class_<wait::Horizon>(module, "Horizon", "How long waits watch before they park, learned from past ones.")
+      .def(py::init([](double minimum_us, double maximum_us, double inline_us, double core_share, bool parks,
+                       unsigned cpus) {
+             return wait::Horizon({minimum_us, maximum_us, inline_us, core_share, parks, cpus});
+           }),
+           py::kw_only(), py::arg("minimum_us"), py::arg("maximum_us"), py::arg("inline_us"), py::arg("core_share"),
+           py::arg("parks"), py::arg("cpus"))
+      .def("observe", &wait::Horizon::observe, py::arg("wait_us"))
+      .def("observe_park", &wait::Horizon::observe_park, py::arg("cost_us"))
+      .def("spend", &wait::Horizon::spend, py::arg("watched_us"), py::arg("now_us"))
+      .def("crowd", &wait::Horizon::crowd, py::arg("crowded"))
+      .def("horizon_us", &wait::Horizon::horizon_us, py::arg("now_us"))
+      .def_property_readonly("due", &wait::Horizon::due)
+      .def_property_readonly("crowded", &wait::Horizon::crowded)
+      .def_property_readonly("park_cost_us", &wait::Horizon::park_cost_us);
+
+  module.def("rung", [] { return std::string(cpu::chosen().name); }, "The rung that this process waits with.");
+}
+
+}  // namespace aiospin::bindings
