@@ -28,6 +28,7 @@ LAYERS = [
     {"_roles", "_travel", "_statistics", "_acquire"},
     {"_peers", "_tenancy"},
     {"_endpoint"},
+    {"_reader", "_writer"},
     {"_queue"},
     {"_waitset"},
     {"lowlevel", "testing"},
@@ -77,7 +78,7 @@ def imports(path: Path, *, typing_too: bool = True) -> Iterator[str]:
                 continue
             for alias in node.names:
                 inner = PACKAGE.joinpath(*node.module.split(".")[1:], alias.name)
-                is_module = inner.is_dir() or inner.with_suffix(".py").exists() or inner.with_suffix(".pyi").exists()
+                is_module = inner.is_dir() or inner.with_suffix(".py").exists() or alias.name in LEVEL
                 yield f"{node.module}.{alias.name}" if is_module else node.module
 
 
