@@ -30,7 +30,9 @@ def test_it_only_imports_and_lists() -> None:
     assert ast.get_docstring(ast.Module(body, [])), "a table of contents says what it lists"
     for node in body[1:]:
         if isinstance(node, ast.Assign):
-            assert [ast.unparse(target) for target in node.targets] in (["__all__"], ["__version__"], ["backend"])
+            (target,) = map(ast.unparse, node.targets)
+            # The hot types live in the backend, so they are taken from whichever was chosen.
+            assert target in {"__all__", "__version__"} or ast.unparse(node.value) == f"_core.{target}"
         else:
             assert isinstance(node, ast.ImportFrom), f"line {node.lineno}: {ast.unparse(node)}"
 
