@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from importlib.metadata import version
 from pathlib import Path
 
 
@@ -23,6 +24,6 @@ def describe_machine() -> dict[str, str]:
         "cpu": _cpu_model(),
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "aiospin": f"{aiospin.__version__} backend {aiospin.backend}",
+        "aiospin": f"{version('aiospin')}, backend {aiospin.backend}, rung {aiospin.rung()}",
         "load_average": " ".join(f"{part:.2f}" for part in os.getloadavg()),
     }

@@ -42,8 +42,8 @@ async def _echo(path: str, load: Load) -> None:
     reader, writer = await asyncio.open_unix_connection(path)
     for _ in range(load.count):
         writer.write(await reader.readexactly(load.nbytes))
-    await writer.drain()
     writer.close()
+    await writer.wait_closed()
 
 
 async def _paced(path: str, load: Load) -> None:
@@ -52,8 +52,8 @@ async def _paced(path: str, load: Load) -> None:
     for _ in range(load.count):
         await asyncio.sleep(load.interval)
         writer.write(time.perf_counter_ns().to_bytes(8, "little") + rest)
-    await writer.drain()
     writer.close()
+    await writer.wait_closed()
 
 
 async def _flood(path: str, load: Load) -> None:
@@ -61,8 +61,8 @@ async def _flood(path: str, load: Load) -> None:
     payload = bytes(load.nbytes)
     for _ in range(load.count):
         writer.write(payload)
-        await writer.drain()
-    writer.close()
+        writer.close()
+    await writer.wait_closed()
 
 
 def _peer(loop: str, role: Callable[[str, Load], Awaitable[None]], path: str, load: Load) -> None:
