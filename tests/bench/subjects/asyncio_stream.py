@@ -61,7 +61,8 @@ async def _flood(path: str, load: Load) -> None:
     payload = bytes(load.nbytes)
     for _ in range(load.count):
         writer.write(payload)
-        writer.close()
+        await writer.drain()
+    writer.close()
     await writer.wait_closed()
 
 
