@@ -24,7 +24,7 @@ def check_timeout(timeout: float | None) -> float | None:
         raise TypeError(f"timeout is None or seconds, not {timeout!r}") from None
     if not timeout >= 0:  # NaN is not
         raise ValueError(f"timeout is None or seconds from 0 on, not {timeout!r}")
-    return None if endless else float(timeout)
+    return None if endless else timeout
 
 
 def check_count(name: str, value: int, least: int) -> int:

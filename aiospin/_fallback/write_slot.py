@@ -45,6 +45,10 @@ class WriteSlot:
     def __buffer__(self, flags: int, /) -> memoryview:
         return self.data
 
+    def __release_buffer__(self, view: memoryview, /) -> None:
+        # Nothing to do, but it must exist: only then does NumPy keep the view, rather than just the slot.
+        pass
+
     def __len__(self) -> int:
         return self.size
 

@@ -59,14 +59,22 @@ class _TurnAttempt(Attempt):
 
 
 class _PutAttempt(_TurnAttempt):
-    __slots__ = ("_batch",)
+    """Puts what `gather` returns. That is called at once, or once the role is claimed: the codec is known then."""
 
-    def __init__(self, writer: Writer, batch: Batch, what: str) -> None:
-        super().__init__(writer, lambda: writer._try_push(batch), what)
-        self._batch = batch
+    __slots__ = ("_batch", "_gather")
+
+    def __init__(self, writer: Writer, gather: Callable[[], list[Pieces]], what: str) -> None:
+        super().__init__(writer, self._push, what)
+        self._gather = gather
+        self._batch = Batch(gather()) if writer._opened else None
+
+    def _push(self) -> Any:
+        if self._batch is None:
+            self._batch = Batch(self._gather())
+        return self._writer._try_push(self._batch)
 
     def _keeps(self, result: Any) -> bool:
-        return result is NOT_READY and self._batch.midway
+        return result is NOT_READY and self._batch is not None and self._batch.midway
 
 
 class _ClaimAttempt(_TurnAttempt):
@@ -113,14 +121,15 @@ class Writer(Endpoint):
     def put(self, *buffers: Any, timeout: float | None = None) -> None:
         """Publish one message made of the buffers. TimeoutError when there was no room in time."""
         timeout = check_timeout(timeout)
+        self._require()
         pieces = gather(buffers, self._encode)
         if not self._put_at_once(pieces):
-            self._wait(self._put_attempt([pieces], "put"), timeout)
+            self._wait(_PutAttempt(self, lambda: [pieces], "put"), timeout)
 
     def put_nowait(self, *buffers: Any) -> None:
         """Publish one message, or Full."""
-        batch = Batch([gather(buffers, self._encode)])
         self._require()
+        batch = Batch([gather(buffers, self._encode)])
         if not self._take_turn_briefly():
             raise Full("the writer's turn is taken: a claim is outstanding, or others wait for room")
         try:
@@ -136,17 +145,18 @@ class Writer(Endpoint):
     def put_many(self, payloads: Iterable[Any], timeout: float | None = None) -> None:
         """Publish each payload as one message, in as few steps as room allows. A time-out leaves the first ones put."""
         timeout = check_timeout(timeout)
-        self._wait(self._put_attempt(gather_many(payloads, self._encode), "put_many"), timeout)
+        self._require()
+        self._wait(_PutAttempt(self, lambda: gather_many(payloads, self._encode), "put_many"), timeout)
 
     def aput(self, *buffers: Any, timeout: float | None = None) -> Operation:
         """As `put`, awaited. A cancelled or timed-out wait has published nothing."""
         timeout = check_timeout(timeout)
-        return Operation(self, self._put_attempt([gather(buffers, self._encode)], "aput"), timeout)
+        return Operation(self, _PutAttempt(self, lambda: [gather(buffers, self._encode)], "aput"), timeout)
 
     def aput_many(self, payloads: Iterable[Any], timeout: float | None = None) -> Operation:
         """As `put_many`, awaited."""
         timeout = check_timeout(timeout)
-        return Operation(self, self._put_attempt(gather_many(payloads, self._encode), "aput_many"), timeout)
+        return Operation(self, _PutAttempt(self, lambda: gather_many(payloads, self._encode), "aput_many"), timeout)
 
     # for the layer above
 
@@ -225,9 +235,6 @@ class Writer(Endpoint):
                 return True
             return not (self._claimed or self._waiter or self._turn.mine()) and self._turn.take(_SHORT_CALL)
         return not self._queued and self._turn.try_take()
-
-    def _put_attempt(self, messages: list[Any], what: str) -> _TurnAttempt:
-        return _PutAttempt(self, Batch(messages), what)
 
     def _claim_attempt(self, nbytes: int, what: str) -> _TurnAttempt:
         size = check_count("nbytes", nbytes, 0)
