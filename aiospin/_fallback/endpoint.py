@@ -24,6 +24,7 @@ class Core(Protocol):
     live: bool
 
     def detach(self) -> None: ...
+    def forget(self) -> None: ...
     def counters(self) -> dict[str, int]: ...
 
 
@@ -117,6 +118,7 @@ class Endpoint:
     def _after_fork(self) -> None:
         self._waiter.clear()
         self._queued = self._passing = 0
+        self._forget_core()
         if self._opened:
             self._shut(ForkedUse(f"the {self._role()} was claimed before a fork and belongs to the parent"))
 
@@ -158,7 +160,7 @@ class Endpoint:
         """Before sleeping on `fileno()`: True says sleep; False says there is something to take, or an error, now."""
         self._require()
         self._drain()
-        return not self._announce()
+        return not (self._ready() or self._announce())
 
     def _drain(self) -> None:
         """Empty the bell."""
@@ -186,6 +188,9 @@ class Endpoint:
         raise NotImplementedError
 
     def _drop_core(self) -> None:
+        raise NotImplementedError
+
+    def _forget_core(self) -> None:
         raise NotImplementedError
 
     def _core_counters(self) -> dict[str, int]:

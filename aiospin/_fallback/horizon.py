@@ -8,16 +8,16 @@ from __future__ import annotations
 
 
 class Horizon:
-    """Accepts any policy and always says: park now. Times are microseconds."""
+    """Accepts any policy and always says: park now. `cpus` is what the waits of this queue may keep busy."""
 
-    __slots__ = ()
+    __slots__ = ("cpus",)
 
-    def __init__(self, *policy: object, **fields: object) -> None:
-        pass
+    def __init__(self, **policy: object) -> None:
+        self.cpus = 1
 
-    def observe_us(self, waited: float) -> None:
+    def observe(self, wait_us: float) -> None:
         """Learn nothing from a wait of that length."""
 
-    def horizon_us(self) -> float:
+    def horizon_us(self, now_us: float) -> float:
         """How long to watch before parking."""
         return 0.0

@@ -32,11 +32,6 @@ class Operation:
         self._timeout = timeout
         self._steps: Generator[Any, Any, Any] | None = None
 
-    @property
-    def _holds(self) -> bool:
-        """It is in the middle of a message: no other operation can go on before this one has."""
-        return self._attempt.holds
-
     def _use(self) -> None:
         if self._used:
             raise RuntimeError(f"this {type(self).__name__} was used already; call the endpoint again")

@@ -22,14 +22,13 @@ class ReadSlot:
     """One message. Made by a reader only; usable from any thread, by one at a time.
 
     `sequence` counts messages from 0; `size` and `len()` are bytes; `redelivered` says that an earlier holder of this
-    rank took it too and did not release it. None of these touches the slot; `data`, `with` and `memoryview()` do.
+    rank took it too and did not release it. None of these touches the slot; `data` and `memoryview()` do.
     """
 
-    __slots__ = ("__weakref__", "_core", "_lease", "_left", "_record", "_touched", "redelivered", "sequence", "size")
+    __slots__ = ("__weakref__", "_core", "_lease", "_left", "_record", "redelivered", "sequence", "size")
 
     def __init__(self, core: ReaderCore, record: Record) -> None:
         self._left = False
-        self._touched = False
         self._core = core
         self._record = record
         self._lease: Any = None
@@ -42,7 +41,6 @@ class ReadSlot:
         """A new read-only view of the payload. It, and everything made from it, keeps the bytes leased."""
         if self._left:
             raise ValueError(f"the slot of message {self.sequence} was released")
-        self._touched = True
         if self._lease is None:
             self._lease = self._core.payload(self._record)
         return memoryview(self._lease).cast("B")[: self.size].toreadonly()
@@ -98,7 +96,6 @@ class ReadSlot:
     def __enter__(self) -> ReadSlot:
         if self._left:
             raise ValueError(f"the slot of message {self.sequence} was released")
-        self._touched = True
         return self
 
     def __exit__(
@@ -115,12 +112,18 @@ class ReadSlot:
     def __del__(self) -> None:
         if getattr(self, "_left", True):
             return
-        if not self._touched:
+        if self._lease is None:
             self._left = self._record.back = True
             self._core.give(self._record)
             return
         live = self._core.live
-        self._leave()
+        alive = self._views()
+        if alive is not None:  # its views keep the bytes, and nothing is wrong
+            self._lease = alive
+            del alive
+            self._leave()
+            return
+        self._left = True
         if live:
             warnings.warn(f"{self!r} was never released", ResourceWarning, source=self, stacklevel=2)
 

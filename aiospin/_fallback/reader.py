@@ -87,9 +87,14 @@ class Reader(Endpoint):
         horizon: Horizon,
         decode: Callable[[bytes], Any] | None,
         checksum: bool,
+        anchor: object = None,
     ) -> None:
-        """Start from what the rank's lines say. The caller holds the role's lock; a rank that left asks to join."""
-        self._core = ReaderCore(mapping, rank, bell, writer_bell, checksum)
+        """Start from what the rank's lines say; a rank that left asks to join.
+
+        The caller has locked the role, and keeps it locked for as long as `anchor` lives: this endpoint lets go of it
+        when it is shut and every lease is back.
+        """
+        self._core = ReaderCore(mapping, rank, bell, writer_bell, checksum, anchor)
         self._rank = rank
         self._decode = decode
         self._opened_on(mapping, bell)
@@ -106,6 +111,7 @@ class Reader(Endpoint):
         core, mapping = self._core, self._mapping
         if core is None or mapping is None:
             return True
+        self._parks += 1
         core.announce(mapping)
         return self._ready()
 
@@ -149,20 +155,40 @@ class Reader(Endpoint):
         return ReadSlot(self._open_core(), record)
 
     def _try_get(self) -> Any:
-        message = self._take(self._open_core().take_one)
-        decode = self._decode
-        return message if decode is None or message is NOT_READY else decode(message)
+        core = self._open_core()
+        if self._decode is None:
+            return self._take(core.take_one)
+        messages = self._take_decoded(self._decode, 1)
+        return NOT_READY if messages is NOT_READY else messages[0]
+
+    def _take_decoded(self, decode: Callable[[bytes], Any], most: int) -> Any:
+        """Up to `most` decoded messages. One that its codec refuses is raised when it is the first, and then consumed;
+        else it stays for the next call, so that those before it are delivered."""
+        core = self._open_core()
+        decoded: list[Any] = []
+        while len(decoded) < most:
+            record = self._take(core.take_record) if not decoded else core.take_record()
+            if record is NOT_READY:
+                break
+            try:
+                decoded.append(decode(core.copy(record)))
+            except BaseException as error:
+                record.back = bool(decoded) or isinstance(error, MemoryError)
+                core.give(record)
+                if not decoded:
+                    raise
+                break
+            core.give(record)
+        return decoded or NOT_READY
 
     def _many(self, n: int) -> Attempt:
         most = check_count("n", n, 1)
 
-        def take() -> Any:
-            return self._open_core().take_many(most)
-
         def attempt() -> Any:
-            messages = self._take(take)
-            decode = self._decode
-            return messages if decode is None or messages is NOT_READY else [decode(each) for each in messages]
+            core = self._open_core()
+            if self._decode is None:
+                return self._take(lambda: core.take_many(most))
+            return self._take_decoded(self._decode, most)
 
         return Attempt(attempt, "get_many")
 
@@ -190,6 +216,10 @@ class Reader(Endpoint):
         core, self._core = self._core, None
         if core is not None:
             core.detach()
+
+    def _forget_core(self) -> None:
+        if self._core is not None:
+            self._core.forget()
 
     def _core_counters(self) -> dict[str, int]:
         return {} if self._core is None else self._core.counters()

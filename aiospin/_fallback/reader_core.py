@@ -33,14 +33,18 @@ _BUSY_AFTER = 1.0  # seconds: the lock is held for microseconds, unless a signal
 class ReaderCore:
     """One rank's protocol state. Attributes without underscore are read by the endpoint and its slots."""
 
-    def __init__(self, mapping: Mapping, rank: int, own_bell: int, writer_bell: int, checksum: bool) -> None:
+    def __init__(
+        self, mapping: Mapping, rank: int, own_bell: int, writer_bell: int, checksum: bool, anchor: object
+    ) -> None:
         self._words = words = mapping.words
         self._ring = mapping.ring
         self._capacity = mapping.capacity
         self._all = WriterWords(mapping.readers)
         self._mine = mine = self._all.ranks[rank]
         self.lessor = mapping.lessor()
-        self.live = True
+        self.live = True  # may store to the segment and ring bells
+        self._closing = False
+        self._anchor: object = anchor  # what keeps the role while bytes are lent out
         self.own_bell = own_bell
         self._writer_bell = writer_bell
         self._checksum = checksum
@@ -100,9 +104,18 @@ class ReaderCore:
         return self._words[self._mine.gate] == self._stay | 1
 
     def detach(self) -> None:
-        """Stop touching the segment and the bells; what is leased stays readable. Idempotent."""
+        """Hand nothing out any more. The role is kept until the last lease is back; then nothing here touches the
+        segment or a bell. Idempotent."""
+        self._closing = True
+        self.own_bell = -1
+        if self.leases == 0:
+            self.forget()
+
+    def forget(self) -> None:
+        """Let go of the role now; what is leased stays readable. Idempotent."""
         self.live = False
         self.own_bell = self._writer_bell = -1
+        self._anchor = None
 
     # looking
 
@@ -168,8 +181,7 @@ class ReaderCore:
                     raise
                 if record is None:
                     break
-                private = record.private
-                taken.append(bytes(self._ring[record.at : record.at + record.size] if private is None else private))
+                taken.append(self.copy(record))
                 record.done = True
             if not taken:
                 return NOT_READY
@@ -274,6 +286,8 @@ class ReaderCore:
                 self._apply_returns()
             finally:
                 self._lock.release()
+        if self._closing and self.leases == 0:
+            self.forget()
 
     def _apply_returns(self) -> None:
         while self._returns:
@@ -285,7 +299,7 @@ class ReaderCore:
                 self.messages -= 1
                 self._pending.append(record)
                 self._pending.sort(key=lambda waiting: waiting.start)
-                if self.live:
+                if self.live and self.own_bell >= 0:
                     bell.ring(self.own_bell)  # somebody may be waiting already
             else:
                 record.done = True
@@ -332,6 +346,11 @@ class ReaderCore:
     def counters(self) -> dict[str, int]:
         """What the endpoint reports of its core."""
         return {"rings": self.rings, "messages": self.messages, "leases": self.leases, "views": self.views}
+
+    def copy(self, record: Record) -> bytes:
+        """The record's bytes, owned by the caller."""
+        private = record.private
+        return bytes(self._ring[record.at : record.at + record.size] if private is None else private)
 
     def payload(self, record: Record) -> Any:
         """A lease on the record's bytes."""

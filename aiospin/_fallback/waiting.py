@@ -38,7 +38,6 @@ def park(endpoint: Endpoint, attempt: Attempt, timeout: float | None, begun: flo
             now = time.monotonic()
             if now >= deadline:
                 raise endpoint._late(timeout)
-            endpoint._parks += 1
             rung, others = _sleep(endpoint._bell, endpoint._peer_fds(), min(nap, deadline - now))
             now = time.monotonic()
             if rung:

@@ -124,10 +124,8 @@ class WriteSlot:
         elif self._open:
             batch = self._begin_publish()
             if batch is not None:
-                try:
-                    await self._writer._push_claimed_async(batch)
-                finally:
-                    self._end()
+                self._end()
+                await self._writer._push_async(batch)
 
     def __del__(self) -> None:
         if getattr(self, "_open", False):

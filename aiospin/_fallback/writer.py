@@ -59,22 +59,14 @@ class _TurnAttempt(Attempt):
 
 
 class _PutAttempt(_TurnAttempt):
-    """Puts what `gather` returns. That is called at once, or once the role is claimed: the codec is known then."""
+    __slots__ = ("_batch",)
 
-    __slots__ = ("_batch", "_gather")
-
-    def __init__(self, writer: Writer, gather: Callable[[], list[Pieces]], what: str) -> None:
-        super().__init__(writer, self._push, what)
-        self._gather = gather
-        self._batch = Batch(gather()) if writer._opened else None
-
-    def _push(self) -> Any:
-        if self._batch is None:
-            self._batch = Batch(self._gather())
-        return self._writer._try_push(self._batch)
+    def __init__(self, writer: Writer, batch: Batch, what: str) -> None:
+        super().__init__(writer, lambda: writer._try_push(batch), what)
+        self._batch = batch
 
     def _keeps(self, result: Any) -> bool:
-        return result is NOT_READY and self._batch is not None and self._batch.midway
+        return result is NOT_READY and self._batch.midway
 
 
 class _ClaimAttempt(_TurnAttempt):
@@ -109,11 +101,11 @@ class Writer(Endpoint):
         return Acquire(self, self._claim_attempt(nbytes, "acquire_write"), check_timeout(timeout))
 
     def try_acquire_write(self, nbytes: int) -> WriteSlot | None:
-        """A slot of `nbytes` if there is room and nobody else's turn. Never waits."""
+        """A slot of `nbytes` if there is room. Never waits; WriterBusy while others wait or hold the claim."""
         attempt = self._claim_attempt(nbytes, "try_acquire_write")
         self._require()
         if not self._take_turn_briefly():
-            return None
+            raise self._busy()
         attempt.holds = True
         slot = attempt()
         return None if slot is NOT_READY else slot
@@ -124,21 +116,23 @@ class Writer(Endpoint):
         self._require()
         pieces = gather(buffers, self._encode)
         if not self._put_at_once(pieces):
-            self._wait(_PutAttempt(self, lambda: [pieces], "put"), timeout)
+            self._wait(_PutAttempt(self, Batch([pieces]), "put"), timeout)
 
     def put_nowait(self, *buffers: Any) -> None:
-        """Publish one message, or Full."""
+        """Publish one message, or Full. ValueError for one that is larger than the ring: it cannot go at once."""
         self._require()
-        batch = Batch([gather(buffers, self._encode)])
+        pieces = gather(buffers, self._encode)
+        size = sum(map(len, pieces))
         if not self._take_turn_briefly():
             raise Full("the writer's turn is taken: a claim is outstanding, or others wait for room")
         try:
             self._check_open()
             core = self._open_core()
-            if not core.whole_room(batch):
+            if size > core.largest:
+                raise ValueError(f"a message of {size} bytes does not fit in the ring at once: use put()")
+            if not core.put(pieces, size):
                 self._take_failure()
-                raise Full(f"no room for a message of {batch.sizes[0]} bytes now")
-            core.push(batch)
+                raise Full(f"no room for a message of {size} bytes now")
         finally:
             self._give_turn()
 
@@ -146,17 +140,20 @@ class Writer(Endpoint):
         """Publish each payload as one message, in as few steps as room allows. A time-out leaves the first ones put."""
         timeout = check_timeout(timeout)
         self._require()
-        self._wait(_PutAttempt(self, lambda: gather_many(payloads, self._encode), "put_many"), timeout)
+        self._wait(_PutAttempt(self, Batch(gather_many(payloads, self._encode)), "put_many"), timeout)
 
     def aput(self, *buffers: Any, timeout: float | None = None) -> Operation:
         """As `put`, awaited. A cancelled or timed-out wait has published nothing."""
         timeout = check_timeout(timeout)
-        return Operation(self, _PutAttempt(self, lambda: [gather(buffers, self._encode)], "aput"), timeout)
+        self._require()
+        return Operation(self, _PutAttempt(self, Batch([gather(buffers, self._encode)]), "aput"), timeout)
 
     def aput_many(self, payloads: Iterable[Any], timeout: float | None = None) -> Operation:
         """As `put_many`, awaited."""
         timeout = check_timeout(timeout)
-        return Operation(self, _PutAttempt(self, lambda: gather_many(payloads, self._encode), "aput_many"), timeout)
+        self._require()
+        batch = Batch(gather_many(payloads, self._encode))
+        return Operation(self, _PutAttempt(self, batch, "aput_many"), timeout)
 
     # for the layer above
 
@@ -177,9 +174,14 @@ class Writer(Endpoint):
         encode: Encode,
         checksum: bool,
         threadsafe: bool,
+        anchor: object = None,
     ) -> None:
-        """Take over from what the journal says. The caller holds the role's lock, and calls `_ring_all` afterwards."""
-        self._core = WriterCore(mapping, bell, reader_bells, checksum)
+        """Take over from what the journal says. The caller calls `_ring_all` afterwards.
+
+        It has locked the role, and keeps it locked for as long as `anchor` lives: this endpoint lets go of it when it
+        is shut and no claim is outstanding.
+        """
+        self._core = WriterCore(mapping, bell, reader_bells, checksum, anchor)
         self._encode = encode
         self._threadsafe = threadsafe
         self._opened_on(mapping, bell)
@@ -196,6 +198,7 @@ class Writer(Endpoint):
         core = self._core
         if core is None:
             return True
+        self._parks += 1
         core.announce()
         return self._ready()
 
@@ -254,22 +257,20 @@ class Writer(Endpoint):
             self._take_failure()
             return NOT_READY
         slot = WriteSlot(self, core, nbytes)
-        self._claimed = True
+        self._claimed = core.claimed = True
         return slot
 
     def _push_claimed(self, batch: Batch) -> None:
-        """Push an oversized slot's message through the ring; the slot has the turn."""
-        attempt = Attempt(lambda: self._try_push(batch), "publish")
-        attempt.holds = True
-        super()._wait(attempt, None)
+        """Push an oversized slot's message through the ring; the slot has the turn until that is done."""
+        super()._wait(Attempt(lambda: self._try_push(batch), "publish"), None)
 
-    def _push_claimed_async(self, batch: Batch) -> Operation:
-        attempt = Attempt(lambda: self._try_push(batch), "publish")
-        attempt.holds = True
-        return Operation(self, attempt, None)
+    def _push_async(self, batch: Batch) -> Operation:
+        """The same once the claim has ended: it takes its place in the line."""
+        return Operation(self, _PutAttempt(self, batch, "publish"), None)
 
     def _end_claim(self, core: WriterCore) -> None:
         self._claimed = False
+        core.end_claim()
         self._give_turn()
 
     def _give_turn(self) -> None:
@@ -290,7 +291,7 @@ class Writer(Endpoint):
         begun = time.monotonic() if self._threadsafe else None
         if not self._threadsafe:
             if self._queued or not self._turn.try_take():
-                raise WriterBusy("another task or thread is waiting on the writer, or holds its claim")
+                raise self._busy()
         elif self._turn.mine():
             raise WriterBusy("this thread holds the writer's claim: publish or abort it first")
         elif not self._turn.take(timeout):
@@ -301,6 +302,9 @@ class Writer(Endpoint):
     def _role(self) -> str:
         return "writer"
 
+    def _busy(self) -> WriterBusy:
+        return WriterBusy("another task or thread is waiting on the writer, or holds its claim")
+
     def _late(self, timeout: float | None) -> TimeoutError:
         return TimeoutError(f"the writer waited {timeout} s and there was no room")
 
@@ -308,6 +312,10 @@ class Writer(Endpoint):
         core, self._core = self._core, None
         if core is not None:
             core.detach()
+
+    def _forget_core(self) -> None:
+        if self._core is not None:
+            self._core.forget()
 
     def _core_counters(self) -> dict[str, int]:
         return {} if self._core is None else self._core.counters()

@@ -27,13 +27,17 @@ _FRAGMENTS_PER_RING = 4
 class WriterCore:
     """The writer's protocol state. `cursor` is the next position, `sequence` the next message's number."""
 
-    def __init__(self, mapping: Mapping, own_bell: int, reader_bells: Sequence[int], checksum: bool) -> None:
+    def __init__(
+        self, mapping: Mapping, own_bell: int, reader_bells: Sequence[int], checksum: bool, anchor: object
+    ) -> None:
         self._mapping = mapping
         self._words = words = mapping.words
         self.ring = mapping.writable_ring()
         self._capacity = capacity = mapping.capacity
         self._at = WriterWords(mapping.readers)
         self.live = True
+        self.claimed = False  # a slot at the cursor is lent out
+        self._anchor: object = anchor  # what keeps the role while it is
         self.own_bell = own_bell
         self._bells = tuple(reader_bells)
         self._checksum = checksum
@@ -62,10 +66,23 @@ class WriterCore:
         raise CorruptSlot(f"no journal entry belongs to the published cursor {self.cursor}")
 
     def detach(self) -> None:
-        """Stop touching the segment and the bells. Idempotent."""
+        """Stop touching the segment and the bells; the role is kept until the claim has ended. Idempotent."""
         self.live = False
         self.own_bell = -1
         self._bells = ()
+        if not self.claimed:
+            self._anchor = None
+
+    def forget(self) -> None:
+        """Let go of the role now. Idempotent."""
+        self.claimed = False
+        self.detach()
+
+    def end_claim(self) -> None:
+        """The slot that was lent out is back."""
+        self.claimed = False
+        if not self.live:
+            self._anchor = None
 
     def shutdown(self) -> int:
         """What the owner asked for: 0 open, 1 drain, 2 end at once."""
@@ -144,17 +161,6 @@ class WriterCore:
         if end != self.cursor:
             self._publish(end, sequence, sequence - self.sequence)
         return at == len(sizes)
-
-    def whole_room(self, batch: Batch) -> bool:
-        """There is room for all of the batch at once."""
-        end = self.cursor
-        for size in batch.sizes:
-            if size > self.largest:
-                whole, rest = divmod(size, self._fragment)
-                end += whole * _layout.stride(self._fragment) + (_layout.stride(rest) if rest else 0)
-            else:
-                end += _layout.stride(size)
-        return end <= self._limit or end <= self._look()
 
     def publish_claim(self, size: int) -> None:
         """Publish the claimed slot at the cursor, whose payload is in place; room for it was found by the claim."""

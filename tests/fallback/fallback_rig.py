@@ -30,6 +30,7 @@ class Waits:
         self.rechecks: list[float] = []
         self.kicks = 0
         self.peers: list[int] = []
+        self.anchor: Any = None
         self.watched: asyncio.AbstractEventLoop | None = None
 
     def _suspend(self: Any, op: Operation, remaining: float | None) -> asyncio.Future[bool]:
@@ -41,7 +42,7 @@ class Waits:
             loop.add_reader(self.fileno(), self.bell_rang)
         known = any(each is op for each, _ in self.suspended)
         self.suspended = [entry for entry in self.suspended if entry[0] is not op]
-        self.suspended.insert(0 if known or op._holds else len(self.suspended), (op, future))
+        self.suspended.insert(0 if known else len(self.suspended), (op, future))
         if remaining is not None:
             loop.call_later(remaining, lambda: future.done() or future.set_result(False))
         self.wake_head()
@@ -53,8 +54,8 @@ class Waits:
 
     def wake_head(self: Any) -> None:
         if self.suspended:
-            op, future = self.suspended[0]
-            if not future.done() and (op._holds or not getattr(self, "_claimed", False)) and self._announce():
+            future = self.suspended[0][1]
+            if not future.done() and not getattr(self, "_claimed", False) and self._announce():
                 future.set_result(True)
 
     def _leave(self: Any, op: Operation) -> None:
@@ -98,9 +99,8 @@ class RigReader(Waits, Reader):
         if os.getpid() != self.home:
             raise ForkedUse("made in another process")
         rig = self.rig
-        self._open(
-            rig.mapping, self.rank, rig.bells[1 + self.rank], rig.bells[0], Horizon(), self.decoder, rig.checksum
-        )
+        bells = rig.bells[1 + self.rank], rig.bells[0]
+        self._open(rig.mapping, self.rank, *bells, Horizon(), self.decoder, rig.checksum, self.anchor)
 
 
 class RigWriter(Waits, Writer):
@@ -114,8 +114,8 @@ class RigWriter(Waits, Writer):
 
     def _claim(self) -> None:
         rig = self.rig
-        bells = rig.bells
-        self._open(rig.mapping, bells[0], bells[1:], Horizon(), self.encoder, rig.checksum, self.serialised)
+        bells, options = rig.bells, (rig.checksum, self.serialised, self.anchor)
+        self._open(rig.mapping, bells[0], bells[1:], Horizon(), self.encoder, *options)
         self._ring_all()
 
 

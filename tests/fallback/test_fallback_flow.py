@@ -70,7 +70,7 @@ def test_no_reader_means_no_limit() -> None:
         writer = queue.writer()
         for sequence in range(50):
             writer.put(content(sequence, 1000))
-        writer.put_nowait(bytes(10 * PAGE))
+        writer.put(bytes(10 * PAGE), timeout=0)
         assert writer._sequence == 51
 
 
@@ -153,6 +153,17 @@ def test_codecs_apply_to_the_first_calls_too() -> None:
     with rig() as queue:
         queue.writer(encode=str.encode).put("text")
         assert queue.reader(decode=bytes.decode).get() == "text"
+
+
+def test_what_its_codec_refuses_costs_no_other_message() -> None:
+    with rig() as queue:
+        writer, reader = queue.writer(), queue.reader(decode=int)
+        writer.put_many([b"1", b"2", b"x", b"4"])
+        assert reader.get_many(9) == [1, 2]
+        with pytest.raises(ValueError, match="x"):
+            reader.get_many(9)
+        assert reader.get_many(9) == [4]
+        assert queue.released() == queue.published() and reader._counters()["leases"] == 0
 
 
 @pytest.mark.parametrize("bad", [-1, -0.001, math.nan, -math.inf])

@@ -132,7 +132,7 @@ def test_giving_up_in_the_middle_shifts_nothing() -> None:
 def test_put_nowait_never_publishes_a_part() -> None:
     with rig() as queue:
         writer, reader = queue.writer(), queue.reader()
-        with pytest.raises(Full):
+        with pytest.raises(ValueError, match=str(LARGE)):
             writer.put_nowait(content(0, LARGE))
         assert queue.published() == 0
         with pytest.raises(Empty):
@@ -151,7 +151,8 @@ def test_nobody_cuts_in_between_two_fragments() -> None:
             writer.put(b"cut")
         with pytest.raises(Full):
             writer.put_nowait(b"cut")
-        assert writer.try_acquire_write(1) is None
+        with pytest.raises(WriterBusy):
+            writer.try_acquire_write(1)
         assert reader.get() == content(0, LARGE)
         thread.join()
 

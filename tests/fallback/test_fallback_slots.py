@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -135,22 +136,62 @@ def test_leaving_never_hides_the_error_of_the_body() -> None:
         assert queue.released() == queue.published()
 
 
-def test_views_outlive_everything() -> None:
+class Anchor:
+    """Stands for the held role."""
+
+
+def test_views_outlive_everything_and_keep_the_role() -> None:
     with rig() as queue:
         writer, reader = queue.writer(), queue.reader()
-        writer.put(content(0, 100))
+        reader.anchor = Anchor()
+        held = weakref.ref(reader.anchor)
+        writer.put_many([content(0, 100), b"untouched", b"unseen"])
         with reader.acquire_read() as slot:
             view = slot.data
-        released = queue.released()
+        untouched = take(reader)
+        reader.anchor = None
         reader._shut(None)
         writer._shut(None)
         queue.mapping.close()
         queue.mapping = queue.map()
+        queue.endpoints.clear()
         del slot, reader, writer
         gc.collect()
-        assert view == content(0, 100)
+        assert view == content(0, 100) and queue.released() == 0
         del view
-        assert queue.released() == released  # a closed reader stores nothing: its rank may have a new holder
+        assert queue.released() == _layout.stride(100)  # the role is still ours, so this may be said
+        assert held() is not None
+        del untouched
+        assert held() is None
+        assert queue.released() == _layout.stride(100)  # nobody saw it: it is the successor's
+        assert queue.reader().get() == b"untouched"
+
+
+def test_a_shut_reader_without_leases_lets_go_at_once() -> None:
+    with rig() as queue:
+        writer, reader = queue.writer(), queue.reader()
+        for end in (writer, reader):
+            end.anchor = Anchor()
+            held = weakref.ref(end.anchor)
+            end.fileno()
+            end.anchor = None
+            assert held() is not None
+            end._shut(None)
+            assert held() is None
+
+
+def test_a_claim_keeps_the_role_of_a_shut_writer() -> None:
+    with rig() as queue:
+        writer = queue.writer()
+        writer.anchor = Anchor()
+        held = weakref.ref(writer.anchor)
+        claim = writer.try_acquire_write(8)
+        writer.anchor = None
+        writer._shut(None)
+        assert claim is not None and held() is not None
+        claim.data[:] = b"nowhere."
+        claim.abort()
+        assert held() is None
 
 
 def test_an_untouched_slot_goes_back_and_comes_next() -> None:
@@ -209,6 +250,17 @@ def test_a_touched_slot_is_released_with_a_warning() -> None:
         assert queue.released() == queue.published()
 
 
+def test_a_forgotten_slot_with_views_is_no_leak() -> None:
+    with rig() as queue:
+        writer, reader = queue.writer(), queue.reader()
+        writer.put(b"a")
+        view = take(reader).data
+        gc.collect()
+        assert view == b"a" and queue.released() == 0
+        del view
+        assert queue.released() == queue.published()
+
+
 def test_a_slot_in_a_cycle_comes_back_too() -> None:
     with rig() as queue:
         writer, reader = queue.writer(), queue.reader()
@@ -253,7 +305,8 @@ def test_write_claims() -> None:
             with pytest.raises(WriterBusy):
                 with writer.acquire_write(1):
                     pass
-            assert writer.try_acquire_write(1) is None
+            with pytest.raises(WriterBusy):
+                writer.try_acquire_write(1)
         assert not writer._claimed and reader.get() == b"hello"
         slot.abort()
         for call in (slot.publish, lambda: slot.data, lambda: slot.truncate(0), slot.__enter__):
