@@ -223,7 +223,7 @@ class Endpoint:
         raise NotImplementedError
 
     def _blocking(self) -> None:
-        """This thread is about to sleep."""
+        """This thread is about to sleep, and its event loop is running."""
         raise NotImplementedError
 
     def _peer_fds(self) -> list[int]:

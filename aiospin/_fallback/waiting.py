@@ -7,6 +7,7 @@ Assumption: one sleeper per bell, the endpoint's waiter.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import select
 import time
@@ -24,7 +25,8 @@ _LOOK_AROUND: Final = 1.0  # seconds between looks at the peers
 
 def park(endpoint: Endpoint, attempt: Attempt, timeout: float | None, begun: float | None) -> Any:
     """Sleep until an attempt succeeds, and return its result. Raises what it raises, or TimeoutError."""
-    endpoint._blocking()
+    if asyncio._get_running_loop() is not None:
+        endpoint._blocking()
     looked = time.monotonic()
     begun = looked if begun is None else begun
     deadline = math.inf if timeout is None else begun + timeout

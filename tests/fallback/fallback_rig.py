@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from aiospin import _layout
@@ -30,6 +30,7 @@ class Waits:
         self.rechecks: list[float] = []
         self.kicks = 0
         self.peers: list[int] = []
+        self.when_parked: Callable[[], object] = lambda: None  # a thread has announced that it is about to sleep
         self.anchor: Any = None
         self.watched: asyncio.AbstractEventLoop | None = None
 
@@ -79,6 +80,7 @@ class Waits:
         self.blocked += 1
 
     def _peer_fds(self) -> list[int]:
+        self.when_parked()
         return self.peers
 
     def _recheck(self, waited: float) -> None:

@@ -144,7 +144,7 @@ def test_nobody_cuts_in_between_two_fragments() -> None:
         writer, reader = queue.writer(), queue.reader()
         reader.try_acquire_read()
         parked = threading.Event()
-        writer._blocking = parked.set  # type: ignore[method-assign]
+        writer.when_parked = parked.set
         thread = in_thread(lambda: writer.put(content(0, LARGE)))
         parked.wait()
         with pytest.raises(WriterBusy):
@@ -234,7 +234,7 @@ def test_a_shutdown_in_the_middle_ends_both_sides() -> None:
             except QueueClosed as error:
                 errors.append(error)
 
-        writer._blocking = parked.set  # type: ignore[method-assign]
+        writer.when_parked = parked.set
         thread = in_thread(put)
         parked.wait()
         queue.set_control(_layout.CONTROL_SHUTDOWN, 1)

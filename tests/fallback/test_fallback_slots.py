@@ -230,7 +230,7 @@ def test_an_untouched_slot_wakes_a_waiter() -> None:
         slot = take(reader)
         got: list[bytes] = []
         waiting = threading.Event()
-        reader._blocking = waiting.set  # type: ignore[method-assign]
+        reader.when_parked = waiting.set
         thread = threading.Thread(target=lambda: got.append(reader.get()))
         thread.start()
         waiting.wait()
