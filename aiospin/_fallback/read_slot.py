@@ -28,13 +28,14 @@ class ReadSlot:
     __slots__ = ("__weakref__", "_core", "_lease", "_left", "_record", "redelivered", "sequence", "size")
 
     def __init__(self, core: ReaderCore, record: Record) -> None:
-        self._left = False
         self._core = core
         self._record = record
         self._lease: Any = None
         self.sequence: int = record.sequence
         self.size: int = record.size
         self.redelivered: bool = record.redelivered
+        self._left = False
+        record.out = True
 
     @property
     def data(self) -> memoryview:

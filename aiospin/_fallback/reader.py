@@ -23,6 +23,12 @@ from aiospin._fallback.timing import check_count, check_timeout
 _CLOSED_AT_ONCE = 2
 
 
+def _borrow(core: ReaderCore, record: Record) -> Record:
+    """Lend a record to a call that gives it back itself."""
+    record.out = True
+    return record
+
+
 class Reader(Endpoint):
     """One rank's end of the queue. Time-outs are seconds: None waits for ever, 0 polls once."""
 
@@ -149,10 +155,8 @@ class Reader(Endpoint):
         return taken
 
     def _try_slot(self) -> ReadSlot | Outcome:
-        record: Record | Outcome = self._take(self._open_core().take_record)
-        if record is NOT_READY:
-            return NOT_READY
-        return ReadSlot(self._open_core(), record)
+        core = self._open_core()
+        return self._take(lambda: core.take_record(ReadSlot))  # type: ignore[no-any-return]
 
     def _try_get(self) -> Any:
         core = self._open_core()
@@ -167,7 +171,7 @@ class Reader(Endpoint):
         core = self._open_core()
         decoded: list[Any] = []
         while len(decoded) < most:
-            record = self._take(core.take_record) if not decoded else core.take_record()
+            record = core.take_record(_borrow) if decoded else self._take(lambda: core.take_record(_borrow))
             if record is NOT_READY:
                 break
             try:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import collections
 import threading
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from aiospin._errors import CorruptSlot, FragmentLost, ReaderBusy
 from aiospin._fallback import bell, pages
@@ -26,6 +27,8 @@ from aiospin._fallback.ring import (
     check_extent,
     check_published,
 )
+
+T = TypeVar("T")
 
 _BUSY_AFTER = 1.0  # seconds: the lock is held for microseconds, unless a signal handler interrupted its own thread
 
@@ -62,7 +65,7 @@ class ReaderCore:
         self._room_seen = 0  # the one that was found short of room with a fence behind this rank's release
         self.rings = 0
         self.messages = 0
-        self.leases = 0
+        self._unsettled = False  # a take has begun and not ended
         self.views = 0
         self.released = 0
         self._midway_is_loss = False
@@ -120,6 +123,11 @@ class ReaderCore:
     # looking
 
     @property
+    def leases(self) -> int:
+        """How many slots, or views of slots that were left, hold bytes now."""
+        return sum(record.out and not record.done for record in tuple(self._held))
+
+    @property
     def next_position(self) -> int:
         """Where the next slot to be handed out begins."""
         return self._pending[0].start if self._pending else self.cursor
@@ -152,18 +160,23 @@ class ReaderCore:
         if self._returns:
             self.settle()
 
-    def take_record(self) -> Record | Outcome:
-        """Hand out the next message as a record that its slot gives back."""
+    def take_record(self, lend: Callable[[ReaderCore, Record], T]) -> T | Outcome:
+        """Lend the next message out: `lend` makes what holds its record, sets `out` on it, and will give it back."""
         self._enter()
         try:
+            if self._unsettled:
+                self._recover()
+            self._unsettled = True
             record = self._next()
             if record is None:
+                self._unsettled = False
                 return NOT_READY
             if record.end > self._acquired:
                 self._acquired = self._words[self._mine.acquired] = record.end
-            self.leases += 1
+            lent = lend(self, record)
             self.messages += 1
-            return record
+            self._unsettled = False
+            return lent
         finally:
             self._exit()
 
@@ -171,7 +184,11 @@ class ReaderCore:
         """Copy up to `most` messages out and release them at once."""
         self._enter()
         taken: list[bytes] = []
+        records: list[Record] = []
         try:
+            if self._unsettled:
+                self._recover()
+            self._unsettled = True
             while len(taken) < most:
                 try:
                     record = self._next()
@@ -182,14 +199,24 @@ class ReaderCore:
                 if record is None:
                     break
                 taken.append(self.copy(record))
-                record.done = True
-            if not taken:
-                return NOT_READY
-            self.messages += len(taken)
-            self._sweep()
-            return taken
+                records.append(record)
+            if taken:
+                for record in records:
+                    record.done = True
+                self.messages += len(taken)
+                self._sweep()
+            self._unsettled = False
+            return taken or NOT_READY
         finally:
             self._exit()
+
+    def _recover(self) -> None:
+        """After an exception cut a take short (Ctrl-C, no memory): whatever nobody has got comes next."""
+        held = self._held
+        if held:
+            self.cursor = max(self.cursor, held[-1].end)
+        self._pending = [record for record in held if not record.done and not record.out]
+        self._unsettled = False
 
     def take_one(self) -> bytes | Outcome:
         """Copy one message out and release it."""
@@ -292,13 +319,11 @@ class ReaderCore:
     def _apply_returns(self) -> None:
         while self._returns:
             record = self._returns.popleft()
-            self.leases -= 1
             self.views -= record.left
             if record.back:
-                record.back = False
+                record.back = record.out = False
                 self.messages -= 1
-                self._pending.append(record)
-                self._pending.sort(key=lambda waiting: waiting.start)
+                self._pending = [waiting for waiting in self._held if not waiting.done and not waiting.out]
                 if self.live and self.own_bell >= 0:
                     bell.ring(self.own_bell)  # somebody may be waiting already
             else:

@@ -18,7 +18,20 @@ class Owner(Protocol):
 class Record:
     """One slot. `private` holds the bytes of a message that came in fragments; else they lie in the ring at `at`."""
 
-    __slots__ = ("at", "back", "done", "end", "left", "owner", "private", "redelivered", "sequence", "size", "start")
+    __slots__ = (
+        "at",
+        "back",
+        "done",
+        "end",
+        "left",
+        "out",
+        "owner",
+        "private",
+        "redelivered",
+        "sequence",
+        "size",
+        "start",
+    )
 
     def __init__(
         self, owner: Owner, start: int, end: int, sequence: int, at: int, size: int, redelivered: bool
@@ -32,5 +45,6 @@ class Record:
         self.redelivered = redelivered
         self.private: bytearray | None = None
         self.back = False  # hand it out again instead of releasing it
+        self.out = False  # lent out: whoever has it gives it back
         self.done = False  # the bytes are free
         self.left = False  # its slot is gone, views are not

@@ -289,6 +289,31 @@ def test_a_collection_in_the_middle_of_a_take_is_applied_afterwards() -> None:
         assert reader.get_many(2) == [b"a", b"b"]
 
 
+def test_an_exception_in_the_middle_of_a_take_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C may come between any two lines; here, at the copy and where the slot is made."""
+    with rig() as queue:
+        writer, reader = queue.writer(), queue.reader()
+        writer.put_many([content(i, 10) for i in range(3)])
+        reader.fileno()
+        core = reader._core
+        assert core is not None
+
+        def interrupt(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(core, "copy", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                reader.get_many(3)
+        assert reader.get_many(9) == [content(i, 10) for i in range(3)]
+        assert queue.released() == queue.published()
+        writer.put_many([b"a", b"b"])
+        with pytest.raises(KeyboardInterrupt):
+            core.take_record(interrupt)
+        assert reader.get_many(9) == [b"a", b"b"]
+        assert queue.released() == queue.published() and reader._counters()["leases"] == 0
+
+
 def test_write_claims() -> None:
     with rig() as queue:
         writer, reader = queue.writer(), queue.reader()
