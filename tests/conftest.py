@@ -50,7 +50,7 @@ _unexplained: list[str] = []
 def pytest_report_header() -> list[str]:
     """Say what is being tested, so that a log cannot be taken for another backend's."""
     return [
-        f"aiospin: {getattr(aiospin, 'backend', 'no')} backend, from {next(iter(aiospin.__path__))}",
+        f"aiospin: {aiospin.backend} backend, from {os.path.dirname(aiospin.__file__)}",
         f"aiospin: {platform.python_implementation()} {platform.python_version()}, "
         f"uvloop {importlib.metadata.version('uvloop')}, {len(os.sched_getaffinity(0))} CPUs",
     ]
@@ -58,7 +58,7 @@ def pytest_report_header() -> list[str]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what the other backend's run executes."""
-    native = getattr(aiospin, "backend", "fallback") == "native"
+    native = aiospin.backend == "native"
     for item in items:
         if not native and item.get_closest_marker("native"):
             item.add_marker(pytest.mark.skip(reason=NEEDS_NATIVE))
@@ -101,6 +101,15 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 def pytest_asyncio_loop_factories() -> Mapping[str, LoopFactory]:
     """Run each `async def` test once per loop. `@pytest.mark.asyncio(loop_factories=["uvloop"])` narrows it."""
     return LOOPS
+
+
+@pytest.fixture(scope="session", autouse=True)
+def away_from_the_source_tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Run where a child process imports what is installed, and not the sources beside pyproject.toml."""
+    before = os.getcwd()
+    os.chdir(tmp_path_factory.mktemp("elsewhere"))
+    yield
+    os.chdir(before)
 
 
 @pytest.fixture(params=sorted(LOOPS))
