@@ -6,6 +6,7 @@ waiting     WaitPolicy, WaitSet, wait_any, await_any, lowlevel
 errors      AiospinError and its family
 """
 
+from aiospin import lowlevel
 from aiospin._backend import core as _core
 from aiospin._backend import name as backend
 from aiospin._backend import rung
@@ -33,9 +34,47 @@ from aiospin._policy import WaitPolicy
 from aiospin._queue import Queue, attach
 from aiospin._reader import QueueReader
 from aiospin._statistics import Statistics
+from aiospin._waitset import WaitSet, await_any, wait_any
 from aiospin._writer import QueueWriter
 
 Acquire = _core.Acquire
 Operation = _core.Operation
 ReadSlot = _core.ReadSlot
 WriteSlot = _core.WriteSlot
+
+__all__ = [
+    "Acquire",
+    "AiospinError",
+    "AttachError",
+    "BlockingInEventLoopWarning",
+    "CorruptSlot",
+    "Empty",
+    "ForkedUse",
+    "FragmentLost",
+    "Full",
+    "Handle",
+    "LayoutMismatch",
+    "Operation",
+    "PeerDied",
+    "Queue",
+    "QueueClosed",
+    "QueueReader",
+    "QueueWriter",
+    "ReadSlot",
+    "ReaderBusy",
+    "ReaderDropped",
+    "RoleTaken",
+    "SegmentTooLarge",
+    "Statistics",
+    "UnsupportedPlatform",
+    "WaitPolicy",
+    "WaitSet",
+    "WriteSlot",
+    "WriterBusy",
+    "attach",
+    "await_any",
+    "backend",
+    "lowlevel",
+    "rung",
+    "wait_any",
+]

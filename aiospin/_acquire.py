@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from aiospin import _loop
+from aiospin import _loop, _seams
 from aiospin._errors import ReaderBusy, WriterBusy
 
 if TYPE_CHECKING:
@@ -47,11 +47,13 @@ class Line:
         if station is not self._station:
             self._move(station)
         future = station.future()
+        if _seams.stage is not None:
+            future.add_done_callback(lambda _: _seams.reached("notified", operation))
         self._waiting[operation] = future
         if remaining is not None and operation not in self._timers:
             self._timers[operation] = station.call_later(remaining, self._expire, operation)
         if self._is_head(operation) and self._endpoint._may_attempt():
-            self._arm(station, future)
+            self._arm(station, operation, future)
         station.begin(self._endpoint, self._endpoint._look_after_period)
         return future
 
@@ -124,7 +126,7 @@ class Line:
     def _is_head(self, operation: Any) -> bool:
         return next(iter(self._waiting), None) is operation
 
-    def _arm(self, station: _loop.Station, future: _loop.Future) -> None:
+    def _arm(self, station: _loop.Station, operation: Any, future: _loop.Future) -> None:
         endpoint = self._endpoint
         self.listen_to_peers()
         horizon_us = endpoint._horizon_us()
@@ -132,8 +134,11 @@ class Line:
         if horizon_us > 0:
             completion, self._token = station.watch(future)
             endpoint._monitor(completion, self._token, horizon_us)
+            _seams.reached("monitor", operation)
         elif endpoint._announce():
             future.set_result(True)
+        else:
+            _seams.reached("parked", operation)
 
     def _disarm(self) -> None:
         token, self._token = self._token, None

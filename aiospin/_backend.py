@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from aiospin import _flags
 
+__all__ = ["core", "name", "rung"]
+
 if TYPE_CHECKING:
-    from aiospin import _native as core
+    import aiospin._native as core
 else:
 
     def _choose():

@@ -11,16 +11,18 @@ import logging
 import os
 import time
 import warnings
+import weakref
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aiospin import _codec, _layout, _loop, _travel
+from aiospin import _codec, _layout, _loop, _roles, _travel
 from aiospin._acquire import LOOK_AFTER, LOOK_AFTER_UNBARRIERED, Line
 from aiospin._errors import BlockingInEventLoopWarning, PeerDied
 from aiospin._handle import Handle
 from aiospin._peers import Peers
 from aiospin._policy import WaitPolicy, resolve
+from aiospin._preflight import usable_cpus
 from aiospin._segment import Segment
 from aiospin._statistics import Statistics, survey
 from aiospin._tenancy import End, Tenancy
@@ -48,6 +50,29 @@ class Options:
             raise ValueError(f"stall_after must be above 0 seconds, got {self.stall_after!r}")
 
 
+if TYPE_CHECKING:
+
+    class _Core:
+        """What both ends have from the backend (see _native.pyi)."""
+
+        def _shut(self, error: BaseException | None, /) -> None: ...
+        def _fail(self, error: BaseException, /) -> None: ...
+        def _ready(self) -> bool: ...
+        def _announce(self) -> bool: ...
+        def _drain(self) -> None: ...
+        def _horizon_us(self) -> float: ...
+        def _monitor(self, completion: Any, token: int, horizon_us: float, /) -> None: ...
+        def _unmonitor(self) -> None: ...
+        def _counters(self) -> dict[str, int]: ...
+        @property
+        def _opened(self) -> bool: ...
+        @property
+        def _cursor(self) -> int: ...
+
+else:
+    _Core = object
+
+
 @dataclass
 class _Stall:
     """One wait that has become long."""
@@ -56,7 +81,7 @@ class _Stall:
     next_report: float = 0.0
 
 
-class Endpoint:
+class Endpoint(_Core):
     """The cold half of a reader or writer."""
 
     _tenancy: Tenancy | None
@@ -68,13 +93,15 @@ class Endpoint:
         self._role_number = role
         self._options = options
         self._coder = _codec.find(options.codec)
-        self._wait_policy = resolve(options.policy)
+        self._horizon = resolve(options.policy).horizon()
         self._tenancy = None
         self._peers: Peers | None = None
         self._own_bell = -1
         self._line = Line(self)
+        self._sets: weakref.WeakSet[Any] = weakref.WeakSet()  # the WaitSets it is in
         self._stall: _Stall | None = None
         self._look_after_period = LOOK_AFTER
+        segment.bells_for(role)  # now: when the owner is gone, nobody can be asked for them
         segment.hold()
         self._closed = False
 
@@ -153,6 +180,9 @@ class Endpoint:
         if tenancy is not None:
             tenancy.ending = ending
         self._shut(None)
+        for waits in list(self._sets):
+            waits.touch(self)
+            waits.look_after()
         self._line.wake_all()
         station = self._line.station
         if station is None:
@@ -202,6 +232,7 @@ class Endpoint:
             raise
         self._tenancy = tenancy
         self._peers = Peers(segment, self._peer_roles())
+        self._count_cpus()
         if not segment.mapping.barrier():
             self._look_after_period = LOOK_AFTER_UNBARRIERED
         self._announce_arrival()
@@ -229,10 +260,23 @@ class Endpoint:
         )
 
     def _peer_fds(self) -> list[int]:
+        for waits in self._sets:
+            waits.touch(self)  # this wait may drain the bell that the set listens to
+        return self._peer_descriptors()
+
+    def _peer_descriptors(self) -> list[int]:
+        """The pidfds of live peers, up to date."""
         if self._peers is None:
             return []
-        self._peers.refresh()
+        if self._peers.refresh():
+            self._count_cpus()
         return list(self._peers.fds())
+
+    def _count_cpus(self) -> None:
+        """Tell the policy how many CPUs there are for everybody on this queue, pinned or not."""
+        segment = self._segment
+        holders = (_roles.holder(segment, role) for role in range(segment.readers + 1))
+        self._horizon.cpus = usable_cpus(*{pid for pid in holders if pid})
 
     def _recheck(self, waited: float) -> None:
         self._look_for_deaths()
@@ -285,10 +329,10 @@ class Endpoint:
 
     def _story(self, waited: float) -> str:
         statistics = self.statistics()
-        peers = self._peers
         others = [
-            f"{_layout.role_name(role).replace(' ', '_')}={peers.state(role).replace(' ', '_')}"
-            for role in (self._peer_roles() if peers is not None else ())
+            f"{_layout.role_name(role).replace(' ', '_')}={self._peers.state(role).replace(' ', '_')}"
+            for role in self._peer_roles()
+            if self._peers is not None
         ]
         lags = [f"lag_{rank}={lag}" for rank, lag in enumerate(statistics.lag) if lag]
         fields = [

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from aiospin import _backend, _preflight
+from aiospin import _backend
 
 ENVIRONMENT: Final = "AIOSPIN_POLICY"
 
@@ -63,7 +63,6 @@ class WaitPolicy:
             inline_us=self.inline_us,
             core_share=self.core_share,
             parks=self.parks,
-            cpus=_preflight.usable_cpus(),
         )
 
 

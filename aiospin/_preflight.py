@@ -88,11 +88,17 @@ def room(directory: str | None, *, root: Path = _cgroup.ROOT) -> Bound:
     return min(_headrooms(directory, root), key=lambda bound: bound.bytes)
 
 
-def usable_cpus(*, root: Path = _cgroup.ROOT) -> int:
-    """How many CPUs this process can keep busy: its affinity and its groups' quota, rounded up; at least 1."""
-    allowed = len(os.sched_getaffinity(0))
+def usable_cpus(*pids: int, root: Path = _cgroup.ROOT) -> int:
+    """How many CPUs this process and those of `pids` can keep busy together: their affinities, and this process's
+    group's quota, rounded up; at least 1."""
+    allowed: set[int] = set()
+    for pid in (0, *pids):
+        try:
+            allowed |= os.sched_getaffinity(pid)
+        except ProcessLookupError:
+            continue
     quota = _cgroup.cpu_quota(root)
-    return allowed if quota is None else min(allowed, quota)
+    return len(allowed) if quota is None else min(len(allowed), quota)
 
 
 def _scaled(digits: str, factor: int) -> int:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import sys
 import time
 import warnings
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from aiospin import _layout, _preflight, _roles
+from aiospin import _backing, _codec, _layout, _preflight, _roles
+from aiospin._deadline import Deadline
 from aiospin._endpoint import Endpoint, Options
 from aiospin._errors import QueueClosed, UnsupportedPlatform
 from aiospin._handle import Handle
-from aiospin._policy import WaitPolicy
+from aiospin._policy import WaitPolicy, resolve
 from aiospin._reader import QueueReader, rank_of
 from aiospin._segment import Segment
 from aiospin._statistics import Statistics, survey
@@ -24,7 +26,6 @@ from aiospin._writer import QueueWriter
 
 T = TypeVar("T")
 
-DIRECTORY = "AIOSPIN_DIR"
 _READY_POLL = 0.005  # seconds between two looks at who has attached: start-up, not the hot path
 
 
@@ -65,15 +66,9 @@ class Queue(Generic[T]):
         self._segment: Segment | None = None
         if sys.platform != "linux" or sys.maxsize < 2**32 or sys.byteorder != "little":
             raise UnsupportedPlatform(f"aiospin needs 64-bit little-endian Linux, and this is {sys.platform}")
-        from aiospin import _codec
-        from aiospin._policy import resolve
-
         self._options = Options(codec, resolve(policy), on_peer_death, stall_after)
         _codec.find(codec)
-        if name is not None and directory is None:
-            directory = os.environ.get(DIRECTORY) or None
-        place = directory if directory is not None else "/dev/shm" if name is not None else None
-        rounded = _preflight.check_capacity(capacity, readers, place)
+        rounded = _preflight.check_capacity(capacity, readers, _backing.parent_of(name, directory))
         self._segment = Segment.create(
             readers=readers, capacity=rounded, checksum=bool(checksum), name=name, directory=directory
         )
@@ -85,22 +80,18 @@ class Queue(Generic[T]):
     def reader(self, rank: int = 0) -> QueueReader[T]:
         """The end of that rank, unclaimed."""
         segment = self._open()
-        return self._hand_out(QueueReader[T](segment, _layout.reader_role(rank_of(rank, segment.readers)), self._options))
+        role = _layout.reader_role(rank_of(rank, segment.readers))
+        reader: QueueReader[T] = QueueReader(segment, role, self._options)
+        self._ends.add(reader)
+        return reader
 
     def writer(self, *, threadsafe: bool = False) -> QueueWriter[T]:
         """The writer's end, unclaimed. `threadsafe`: threads of one process may share it."""
-        options = Options(
-            self._options.codec,
-            self._options.policy,
-            self._options.on_peer_death,
-            self._options.stall_after,
-            threadsafe,
+        writer: QueueWriter[T] = QueueWriter(
+            self._open(), _layout.WRITER, dataclasses.replace(self._options, threadsafe=threadsafe)
         )
-        return self._hand_out(QueueWriter[T](self._open(), _layout.WRITER, options))
-
-    def _hand_out(self, end: Any) -> Any:
-        self._ends.add(end)
-        return end
+        self._ends.add(writer)
+        return writer
 
     # what it is
 
@@ -125,16 +116,16 @@ class Queue(Generic[T]):
 
     async def ready(self, timeout: float | None = None) -> None:
         """Wait until every rank has been attached once. TimeoutError names those that have not."""
-        deadline = _Deadline(timeout)
+        deadline = Deadline(timeout)
         while missing := self._missing():
-            deadline.check(missing)
+            deadline.check(_unattached(missing))
             await asyncio.sleep(_READY_POLL)
 
     def wait_ready(self, timeout: float | None = None) -> None:
         """`ready()` for threads without an event loop."""
-        deadline = _Deadline(timeout)
+        deadline = Deadline(timeout)
         while missing := self._missing():
-            deadline.check(missing)
+            deadline.check(_unattached(missing))
             time.sleep(_READY_POLL)
 
     def _missing(self) -> list[int]:
@@ -155,7 +146,7 @@ class Queue(Generic[T]):
             end._line.kick()
 
     def close(self) -> None:
-        """`shutdown()`, and let go of the segment. Ends that were handed out live on until they are drained. Idempotent."""
+        """`shutdown()`, and let go of the segment. Ends that were handed out can still be drained. Idempotent."""
         if self._segment is None:
             return
         self.shutdown()
@@ -222,25 +213,11 @@ class Queue(Generic[T]):
         return self._solo().__aiter__()
 
 
-_READS = frozenset(
-    "acquire_read try_acquire_read get get_nowait get_many aget aget_many slots fileno arm".split()
-)
+_READS = frozenset("acquire_read try_acquire_read get get_nowait get_many aget aget_many slots fileno arm".split())
 
 
-class _Deadline:
-    def __init__(self, timeout: float | None) -> None:
-        if timeout is not None:
-            if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-                raise TypeError(f"timeout must be a number of seconds or None, not {timeout!r}")
-            if not timeout >= 0:
-                raise ValueError(f"timeout must be 0 or more seconds, or None, not {timeout!r}")
-        self._timeout = timeout
-        self._at = None if timeout is None else time.monotonic() + timeout
-
-    def check(self, missing: list[int]) -> None:
-        if self._at is not None and time.monotonic() >= self._at:
-            ranks = ", ".join(map(str, missing))
-            raise TimeoutError(f"not attached within {self._timeout!r} s: reader {ranks}")
+def _unattached(ranks: list[int]) -> str:
+    return f"reader {', '.join(map(str, ranks))} was not attached"
 
 
 def attach(handle: Handle | str, **options: Any) -> QueueReader[Any] | QueueWriter[Any]:
@@ -256,8 +233,9 @@ def attach(handle: Handle | str, **options: Any) -> QueueReader[Any] | QueueWrit
         raise TypeError(f"a handle is text or a Handle, got {handle!r}")
     settings = Options(codec=handle.codec, **options)
     segment = Segment.adopt(handle.segment)
-    kind: Callable[..., Any] = QueueWriter if handle.role == _layout.WRITER else QueueReader
     try:
-        return kind(segment, handle.role, settings)
+        if handle.role == _layout.WRITER:
+            return QueueWriter(segment, handle.role, settings)
+        return QueueReader(segment, handle.role, settings)
     finally:
         segment.drop()

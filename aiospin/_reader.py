@@ -17,6 +17,7 @@ from aiospin._tenancy import Tenancy
 T = TypeVar("T")
 
 
+
 class QueueReader(Endpoint, _backend.core.Reader, Generic[T]):
     """Reads every message of the queue, in order, exactly once.
 
@@ -39,7 +40,7 @@ class QueueReader(Endpoint, _backend.core.Reader, Generic[T]):
             rank,
             bells[self._role_number],
             bells[_layout.WRITER],
-            self._wait_policy.horizon(),
+            self._horizon,
             self._coder.decode,
             segment.checksum,
             tenancy,
@@ -76,7 +77,7 @@ class QueueReader(Endpoint, _backend.core.Reader, Generic[T]):
             yield message
 
     async def slots(self) -> AsyncIterator[_backend.core.ReadSlot]:
-        """Leases until the stream ends, each valid until the next step; views of it keep it for as long as they live."""
+        """Leases until the stream ends, each valid until the next step or for as long as a view of it lives."""
         while True:
             acquire = self.acquire_read()
             try:
@@ -92,5 +93,6 @@ def rank_of(rank: Any, readers: int) -> int:
     if isinstance(rank, bool) or not isinstance(rank, int):
         raise TypeError(f"rank must be a whole number, got {rank!r}")
     if not 0 <= rank < readers:
-        raise ValueError(f"rank must be from 0 to {readers - 1}, got {rank}" if readers else f"no rank {rank}: the queue has no readers")
+        legal = f"from 0 to {readers - 1}" if readers else "absent: the queue has no readers"
+        raise ValueError(f"rank must be {legal}, got {rank}")
     return rank

@@ -19,9 +19,9 @@ T = TypeVar("T")
 class QueueWriter(Endpoint, _backend.core.Writer, Generic[T]):
     """Publishes messages to every reader.
 
-    Made by `Queue.writer()` or `aiospin.attach(text)`; one living process has the role (RoleTaken). Claimed at first use
-    or by `with writer:`, whose end closes the stream. When its process dies, a writer made elsewhere takes over where
-    the last published message ended.
+    Made by `Queue.writer()` or `aiospin.attach(text)`; one living process has the role (RoleTaken). Claimed at first
+    use or by `with writer:`, whose end closes the stream. When its process dies, a writer made elsewhere takes over
+    where the last published message ended.
 
     A call waits while some reader has not released the room it needs; `timeout` in seconds, None for ever, 0 to look
     once. It raises the built-in TimeoutError, QueueClosed after a shutdown, and PeerDied(rank, pid) once for each
@@ -41,7 +41,7 @@ class QueueWriter(Endpoint, _backend.core.Writer, Generic[T]):
             segment.mapping,
             bells[_layout.WRITER],
             [bells[_layout.reader_role(rank)] for rank in range(segment.readers)],
-            self._wait_policy.horizon(),
+            self._horizon,
             self._coder.encode,
             segment.checksum,
             self._options.threadsafe,

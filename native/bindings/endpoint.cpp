@@ -107,7 +107,7 @@ void look_at_crowding(Endpoint* self) {
   if (now_us - self->crowd_at_us < kCrowdEveryUs) [[likely]]
     return;
   self->crowd_at_us = now_us;
-  self->horizon->crowd(queue::present(segment_of(self)) > self->horizon->tuning().cpus);
+  self->horizon->seat(queue::present(segment_of(self)));
 }
 
 bool wait_inline(Endpoint* self, Ticks until) {

@@ -71,8 +71,10 @@ PYBIND11_MODULE(_native, module, py::mod_gil_not_used()) {
       !bindings::make_operation_types(m) || !bindings::make_endpoint_types(m)) {
     throw py::error_already_set();
   }
+  module.def("set_inline_hook", [](py::handle hook) { bindings::set_inline_hook(hook.ptr()); }, py::arg("hook"));
   bindings::register_mapping(module);
   bindings::register_waiting(module);
+  bindings::register_word(module);
   pthread_atfork(nullptr, nullptr, [] { ++bindings::fork_generation; });
   aiospin::ticks_per_us();  // calibrated here, so that no wait pays for it
 }

@@ -127,15 +127,18 @@ PySendResult suspend(OperationObject* self, PyObject** result) {
   return PyIter_Send(self->waiter, Py_None, result);
 }
 
-// In place, where it is due and nobody else is kept waiting by it.
-bool wait_here(OperationObject* self, const Turn& turn) {
+PyObject* inline_hook = nullptr;  // for tests
+
+// In place, where it is due and nobody else is kept waiting by it. -1 with an exception set.
+int wait_here(OperationObject* self, const Turn& turn) {
   Endpoint* endpoint = self->endpoint;
   look_at_crowding(endpoint);
-  if (turn.waiting > 1 || !endpoint->horizon->due()) return false;
+  if (turn.waiting > 1 || !endpoint->horizon->due()) return 0;
+  if (inline_hook != nullptr && !Ref(PyObject_CallFunction(inline_hook, "sO", "inline", object(self)))) return -1;
   const Ticks now = ticks();
-  if (!wait_inline(endpoint, self->deadline.earlier(now + from_us(endpoint->horizon->inline_us())))) return false;
+  if (!wait_inline(endpoint, self->deadline.earlier(now + from_us(endpoint->horizon->inline_us())))) return 0;
   ++endpoint->count.inlined;
-  return true;
+  return 1;
 }
 
 PySendResult ended(OperationObject* self, PyObject** result, Attempt outcome) {
@@ -196,7 +199,8 @@ PySendResult step(PyObject* op, PyObject* value, PyObject** result) {
       Attempt outcome = attempt(self, result);
       if (outcome == Attempt::not_ready && !self->deadline.polls()) {
         if (self->began_ns == 0) self->began_ns = monotonic_ns();
-        if (wait_here(self, turn)) outcome = attempt(self, result);
+        const int waited = wait_here(self, turn);
+        if (waited != 0) outcome = waited < 0 ? Attempt::failed : attempt(self, result);
       }
       if (outcome != Attempt::not_ready) return ended(self, result, outcome);
     }
@@ -459,6 +463,8 @@ PyObject* new_operation(PyTypeObject* type, Kind kind, Endpoint* endpoint, const
   PyObject_GC_Track(object(self));
   return object(self);
 }
+
+void set_inline_hook(PyObject* hook) { Py_XSETREF(inline_hook, hook == Py_None ? nullptr : Py_NewRef(hook)); }
 
 bool make_operation_types(PyObject* module) {
   types.operation = make(module, operation_spec, nullptr);

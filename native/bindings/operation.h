@@ -37,6 +37,9 @@ inline OperationObject* as_operation(PyObject* self) { return reinterpret_cast<O
 
 PyObject* new_operation(PyTypeObject* type, Kind kind, Endpoint* endpoint, const Deadline& deadline);
 
+// Calls hook("inline", operation) before every wait in a loop's own thread; None for no hook.
+void set_inline_hook(PyObject* hook);
+
 bool make_operation_types(PyObject* module);
 
 }  // namespace aiospin::bindings

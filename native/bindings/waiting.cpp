@@ -17,16 +17,16 @@ void register_waiting(py::module_& module) {
       .def("pop", &wait::Completion::pop);
 
   py::class_<wait::Horizon>(module, "Horizon", "How long waits watch before they park, learned from past ones.")
-      .def(py::init([](double minimum_us, double maximum_us, double inline_us, double core_share, bool parks,
-                       unsigned cpus) {
-             return wait::Horizon({minimum_us, maximum_us, inline_us, core_share, parks, cpus});
+      .def(py::init([](double minimum_us, double maximum_us, double inline_us, double core_share, bool parks) {
+             return wait::Horizon({minimum_us, maximum_us, inline_us, core_share, parks});
            }),
            py::kw_only(), py::arg("minimum_us"), py::arg("maximum_us"), py::arg("inline_us"), py::arg("core_share"),
-           py::arg("parks"), py::arg("cpus"))
+           py::arg("parks"))
       .def("observe", &wait::Horizon::observe, py::arg("wait_us"))
       .def("observe_park", &wait::Horizon::observe_park, py::arg("cost_us"))
       .def("spend", &wait::Horizon::spend, py::arg("watched_us"), py::arg("now_us"))
-      .def("crowd", &wait::Horizon::crowd, py::arg("crowded"))
+      .def("seat", &wait::Horizon::seat, py::arg("roles"))
+      .def_property("cpus", &wait::Horizon::cpus, &wait::Horizon::set_cpus)
       .def("horizon_us", &wait::Horizon::horizon_us, py::arg("now_us"))
       .def_property_readonly("due", &wait::Horizon::due)
       .def_property_readonly("crowded", &wait::Horizon::crowded)

@@ -16,7 +16,6 @@ struct Tuning {
   double inline_us = 20;     // the longest wait in an event loop's own thread
   double core_share = 0.25;  // of one core, for watching; 1: no budget
   bool parks = true;         // false: watch for ever
-  unsigned cpus = 1;         // what affinity and quota leave to this process
 };
 
 class Horizon {
@@ -29,8 +28,10 @@ class Horizon {
   void observe_park(double cost_us) noexcept;
   // Watching went on for so long, ending now.
   void spend(double watched_us, double now_us) noexcept;
-  // More waiters than cores: watching steals the time of whom it waits for.
-  void crowd(bool crowded) noexcept { crowded_ = crowded; }
+  // How many roles are played, on how many CPUs. With more of the former, watching steals the time of whom it waits for.
+  void seat(unsigned roles) noexcept { crowded_ = roles > cpus_; }
+  void set_cpus(unsigned cpus) noexcept { cpus_ = cpus; }
+  unsigned cpus() const noexcept { return cpus_; }
   bool crowded() const noexcept { return crowded_; }
 
   // What to do with a wait that starts now. Infinity when it never parks.
@@ -52,6 +53,7 @@ class Horizon {
   double budget_us_;
   double budget_at_us_ = -1;
   std::uint8_t short_waits_ = 0xff;  // one bit per recent wait: it was short
+  unsigned cpus_ = 1;
   bool crowded_ = false;
 };
 

@@ -1,0 +1,305 @@
+"""WaitSet: wait for whichever of many readers and writers is ready first.
+
+Every member's bell and its peers' pidfds are in one epoll set, and the epoll set itself is what a loop or a thread
+sleeps on. A member is either a candidate (it may be ready; the next wait looks) or armed (it was looked at, has
+announced that it sleeps, and will ring). A wait looks at the candidates only, so its cost is in the ready members and
+not in the set.
+
+Guarantee: a member that is ready, ended or whose peer died is returned by the next wait; the error surfaces where it is
+then used. Nothing is taken by waiting. Assumption: while a member is in a set, only this set waits for it; taking from
+it in between is fine.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from aiospin import _loop
+from aiospin._acquire import LOOK_AFTER
+from aiospin._deadline import Deadline
+from aiospin._endpoint import Endpoint
+from aiospin._errors import AiospinError, QueueClosed, ReaderBusy
+from aiospin._reader import QueueReader
+from aiospin._writer import QueueWriter
+
+Member: TypeAlias = "QueueReader[Any] | QueueWriter[Any]"
+
+
+class _Entry:
+    """One member, and its descriptors in the epoll set."""
+
+    def __init__(self, member: Member, room: int) -> None:
+        self.member = member
+        self.room = room  # bytes that a writer waits for
+        self.descriptors: tuple[int, ...] = ()
+
+    def ready(self) -> bool:
+        """Look, without taking anything."""
+        member = self.member
+        if member.closed or not isinstance(member, QueueWriter):
+            return member.closed or member._ready()
+        try:
+            slot = member.try_acquire_write(self.room)
+        except AiospinError as error:
+            member._fail(error)  # told where the member is used
+            return True
+        if slot is None:
+            return False
+        slot.abort()
+        return True
+
+
+class WaitSet:
+    """Readers, and writers that want room, to be waited for together. For one task or thread at a time.
+
+    `wait()` and `wait_sync()` return a non-empty list of ready members, longest ready first. `timeout` in seconds: None
+    for ever, 0 to look once; the built-in TimeoutError. Cancelling a wait takes nothing and changes nothing.
+    Closing the set leaves its members as they are. A set is a context manager, also with `async with`.
+    """
+
+    def __init__(self, members: Iterable[Member] = ()) -> None:
+        self._entries: dict[Endpoint, _Entry] = {}
+        self._candidates: dict[Endpoint, None] = {}
+        self._by_fd: dict[int, Endpoint] = {}
+        self._epoll = select.epoll()
+        self._station: _loop.Station | None = None
+        self._waiter: _loop.Future | None = None
+        self._waits = False
+        for member in members:
+            self.add(member)
+
+    def add(self, member: Member, *, nbytes: int = 0) -> None:
+        """Wait for this one too. A reader is ready when there is a message; a writer when `nbytes` have room.
+
+        Claims the member's role. Adding a member again changes its `nbytes`.
+        """
+        if not isinstance(member, (QueueReader, QueueWriter)):
+            raise TypeError(f"a member is a QueueReader or a QueueWriter, got {member!r}")
+        if isinstance(nbytes, bool) or not isinstance(nbytes, int) or nbytes < 0:
+            raise ValueError(f"nbytes must be a whole number of 0 or more, got {nbytes!r}")
+        self._open()
+        member._claim()
+        if member.closed:
+            raise QueueClosed(f"{member!r} is closed")
+        entry = self._entries.get(member)
+        if entry is None:
+            entry = self._entries[member] = _Entry(member, nbytes)
+            member._sets.add(self)
+            self._listen(entry)
+        entry.room = nbytes
+        self._candidates[member] = None
+        self._wake()
+
+    def discard(self, member: Member) -> None:
+        """Wait for it no longer. Does nothing if it is not a member."""
+        entry = self._entries.pop(member, None)
+        if entry is None:
+            return
+        self._candidates.pop(member, None)
+        member._sets.discard(self)
+        self._ignore(entry)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, member: object) -> bool:
+        return member in self._entries
+
+    async def wait(self, timeout: float | None = None) -> list[Member]:
+        """The members that are ready, when at least one is."""
+        deadline = Deadline(timeout)
+        with self._one_wait():
+            while not (ready := self._look()):
+                deadline.check("no member was ready")
+                await self._sleep_in_loop(deadline.remaining())
+                self._gather()
+            return ready
+
+    def wait_sync(self, timeout: float | None = None) -> list[Member]:
+        """`wait()` in this thread. Signals are served."""
+        deadline = Deadline(timeout)
+        with self._one_wait():
+            blocking_told = False
+            while not (ready := self._look()):
+                deadline.check("no member was ready")
+                if not blocking_told and _loop.is_running() and timeout != 0:
+                    blocking_told = True
+                    for member in list(self._entries)[:1]:
+                        member._blocking()
+                remaining = deadline.remaining()
+                if not self._gather(LOOK_AFTER if remaining is None else min(remaining, LOOK_AFTER)):
+                    self.look_after()
+            return ready
+
+    def close(self) -> None:
+        """Let go of the descriptors. A wait under way ends with QueueClosed. Idempotent."""
+        if self._epoll.closed:
+            return
+        for member in list(self._entries):
+            self.discard(member)  # type: ignore[arg-type]
+        station, self._station = self._station, None
+        if station is not None:
+            station.end(self)
+            station.ignore(self._epoll.fileno())
+        self._epoll.close()
+        self._wake()
+
+    async def aclose(self) -> None:
+        """`close()`, for `contextlib.aclosing` and the like."""
+        self.close()
+
+    def __enter__(self) -> WaitSet:
+        self._open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> WaitSet:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # looking
+
+    def touch(self, member: Endpoint) -> None:
+        """Somebody waits for the member by itself, and may drain its bell: look at it next time."""
+        if member in self._entries:
+            self._candidates[member] = None
+
+    def look_after(self) -> None:
+        """Once a second, while a wait sleeps: what bells and pidfds may have failed to say."""
+        for member, entry in list(self._entries.items()):
+            if member.closed or self._look_for_deaths(entry) or member._ready():
+                self._candidates[member] = None
+        if self._candidates:
+            self._wake()
+
+    def _look(self) -> list[Member]:
+        """The candidates that are ready; the others are armed, and candidates no more."""
+        self._open()
+        ready: list[Member] = []
+        for member in list(self._candidates):
+            entry = self._entries[member]
+            if not entry.ready():
+                self._listen(entry)
+                # A second look after announcing, as for every sleeper.
+                if not member._announce() and not entry.ready():
+                    del self._candidates[member]
+                    continue
+            ready.append(entry.member)
+        return ready
+
+    def _gather(self, timeout: float = 0) -> bool:
+        """Turn what has happened in the epoll set into candidates. False when nothing has."""
+        if self._epoll.closed:
+            return True
+        events = self._epoll.poll(timeout)
+        for fd, _ in events:
+            member = self._by_fd.get(fd)
+            if member is None:
+                continue
+            self._candidates[member] = None
+            if fd == member._own_bell:
+                member._drain()
+            else:
+                self._look_for_deaths(self._entries[member])
+        return bool(events)
+
+    def _look_for_deaths(self, entry: _Entry) -> bool:
+        self._ignore(entry)  # pidfds are closed by the look
+        try:
+            return entry.member._look_for_deaths()
+        finally:
+            self._listen(entry)
+
+    def _listen(self, entry: _Entry) -> None:
+        if entry.member.closed:
+            return
+        wanted = (entry.member._own_bell, *entry.member._peer_descriptors())
+        if wanted == entry.descriptors:
+            return
+        self._ignore(entry)
+        for fd in wanted:
+            self._epoll.register(fd, select.EPOLLIN)
+            self._by_fd[fd] = entry.member
+        entry.descriptors = wanted
+
+    def _ignore(self, entry: _Entry) -> None:
+        for fd in entry.descriptors:
+            del self._by_fd[fd]
+            try:
+                self._epoll.unregister(fd)
+            except OSError:  # its owner has closed it, and the kernel took it out
+                continue
+        entry.descriptors = ()
+
+    # sleeping
+
+    async def _sleep_in_loop(self, remaining: float | None) -> None:
+        station = _loop.here()
+        if station is not self._station:
+            if self._station is not None:
+                self._station.run_soon(self._station.ignore, self._epoll.fileno())
+            self._station = station
+            station.listen(self._epoll.fileno(), self._on_readable)
+        self._waiter = station.future()
+        timer = None if remaining is None else station.call_later(remaining, _loop.wake, self._waiter)
+        station.begin(self, LOOK_AFTER)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            station.end(self)
+            if timer is not None:
+                timer.cancel()
+
+    def _on_readable(self) -> None:
+        self._gather()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None:
+            _loop.wake(self._waiter)
+
+    def _open(self) -> None:
+        if self._epoll.closed:
+            raise QueueClosed("the wait set is closed")
+
+    def _one_wait(self) -> _OneWait:
+        return _OneWait(self)
+
+
+class _OneWait:
+    """Refuses a second wait on a set."""
+
+    def __init__(self, waits: WaitSet) -> None:
+        self._set = waits
+
+    def __enter__(self) -> None:
+        if self._set._waits:
+            raise ReaderBusy("another task or thread waits on this wait set")
+        self._set._waits = True
+
+    def __exit__(self, *_: object) -> None:
+        self._set._waits = False
+
+
+def wait_any(*members: Member, timeout: float | None = None) -> list[Member]:
+    """Which of these are ready, when at least one is. For repeated waits keep a WaitSet."""
+    with WaitSet(members) as waits:
+        return waits.wait_sync(timeout)
+
+
+async def await_any(*members: Member, timeout: float | None = None) -> list[Member]:
+    """`wait_any` for coroutines."""
+    with WaitSet(members) as waits:
+        return await waits.wait(timeout)

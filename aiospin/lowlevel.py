@@ -1,0 +1,120 @@
+"""Waiting for a word in memory that aiospin does not own: flags that a GPU or another program sets.
+
+Nobody rings for such a word, so a wait watches it for a moment with the CPU's own low-power wait and then naps, longer
+each time up to a bound that the caller sets: `max_nap` is the most that a wait can be late, and what idling costs.
+
+Guarantee: a `timeout` of 0 looks once and never waits; signals are served between two naps; nothing is left behind by
+a cancelled wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from aiospin import _backend, _loop
+from aiospin._deadline import Deadline
+
+__all__ = ["await_word", "wait_word"]
+
+_WATCH_US = 50.0  # before the first nap
+_FIRST_NAP = 50e-6
+_WHOLE_WORD = (1 << 64) - 1
+
+
+def wait_word(
+    buffer: Any,
+    comparison: str,
+    value: int,
+    *,
+    offset: int = 0,
+    mask: int = _WHOLE_WORD,
+    timeout: float | None = None,
+    max_nap: float = 1e-3,
+) -> None:
+    """Wait in this thread until `(word & mask) comparison value`.
+
+    buffer      anything with the buffer protocol; read-only is enough
+    offset      bytes from its start; the word is 64 bits, little-endian, aligned
+    comparison  "==", "!=", ">=" or "<", unsigned
+    timeout     seconds; None for ever, 0 to look once
+    max_nap     seconds; the longest sleep between two looks
+
+    Raises the built-in TimeoutError; ValueError for a word outside the buffer or out of alignment. Other Python threads
+    run meanwhile.
+    """
+    watch = _backend.core.WordWatch(buffer, offset, comparison, value, mask)
+    limit = _Limit(timeout, max_nap)
+    if watch.ready() or (timeout != 0 and watch.watch(limit.watch_us())):
+        return
+    for nap in limit.naps(f"word at offset {offset} {comparison} {value}"):
+        time.sleep(nap)
+        if watch.ready():
+            return
+
+
+async def await_word(
+    buffer: Any,
+    comparison: str,
+    value: int,
+    *,
+    offset: int = 0,
+    mask: int = _WHOLE_WORD,
+    timeout: float | None = None,
+    max_nap: float = 1e-3,
+) -> None:
+    """`wait_word` for coroutines: the waiter thread watches first, then the loop's timer looks."""
+    watch = _backend.core.WordWatch(buffer, offset, comparison, value, mask)
+    limit = _Limit(timeout, max_nap)
+    if watch.ready() or (timeout != 0 and await _watched(watch, limit.watch_us())):
+        return
+    for nap in limit.naps(f"word at offset {offset} {comparison} {value}"):
+        await asyncio.sleep(nap)
+        if watch.ready():
+            return
+
+
+async def _watched(watch: Any, us: float) -> bool:
+    """Whether the waiter thread saw the word change in time."""
+    if _backend.name != "native":
+        return bool(watch.ready())
+    station = _loop.here()
+    future = station.future()
+    completion, token = station.watch(future)
+    watch.monitor(completion, token, us)
+    timer = station.call_later(us / 1e6, _loop.wake, future)
+    try:
+        await future
+    finally:
+        timer.cancel()
+        station.forget(token)
+        watch.unmonitor()
+    return bool(watch.ready())
+
+
+class _Limit:
+    """How long a wait may take, and how long it sleeps between looks."""
+
+    def __init__(self, timeout: float | None, max_nap: float) -> None:
+        if isinstance(max_nap, bool) or not isinstance(max_nap, (int, float)):
+            raise TypeError(f"max_nap must be a number of seconds, not {max_nap!r}")
+        if not max_nap > 0:
+            raise ValueError(f"max_nap must be above 0 seconds, not {max_nap!r}")
+        self._deadline = Deadline(timeout)
+        self._max_nap = max_nap
+
+    def watch_us(self) -> float:
+        """How long to watch before the first nap."""
+        left = self._deadline.remaining()
+        return _WATCH_US if left is None else min(_WATCH_US, left * 1e6)
+
+    def naps(self, what: str) -> Iterator[float]:
+        """Sleeps, each twice the last up to the bound; TimeoutError once the time is over."""
+        nap = min(_FIRST_NAP, self._max_nap)
+        while True:
+            self._deadline.check(f"no {what}")
+            left = self._deadline.remaining()
+            yield nap if left is None else min(nap, left)
+            nap = min(2 * nap, self._max_nap)
