@@ -6,6 +6,7 @@ them hold it; `leaves_nothing` sees to the rest where the demo runs in this proc
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import json
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 import aiospin
 from aiospin.cli import main
@@ -36,6 +38,12 @@ BACKENDS = [pytest.param("native", marks=pytest.mark.native), "fallback"]
 RING = "64 KiB"
 BIG = 300_000
 """more than RING"""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def libuv_has_its_pipe() -> None:
+    """libuv opens a pipe with its first loop and keeps it for the life of the process, which is not ours to count."""
+    uvloop.new_event_loop().close()
 
 
 @pytest.fixture
@@ -261,15 +269,15 @@ class CrewOfOne(Crew):
 
 async def test_a_wrong_answer_is_lost_and_named(tree: Path) -> None:
     """The worker played here answers for `lines` with the digest of something else."""
-    import asyncio
 
     async def lie(reader: aiospin.QueueReader[bytes], answers: aiospin.QueueWriter[bytes]) -> None:
-        while True:
-            with await reader.acquire_read() as slot:
-                answer = answer_for(0, slot.data)
-                if bytes(split_file(slot.data)[1]).startswith(b"one\ntwo\n"):
-                    answer = Answer(0, answer.index, answer.lines, hashlib.sha256(b"else").digest())
-            await answers.aput(answer.pack())
+        with reader, answers:
+            while True:
+                with await reader.acquire_read() as slot:
+                    answer = answer_for(0, slot.data)
+                    if bytes(split_file(slot.data)[1]).startswith(b"one\ntwo\n"):
+                        answer = Answer(0, answer.index, answer.lines, hashlib.sha256(b"else").digest())
+                await answers.aput(answer.pack())
 
     with (
         aiospin.Queue[bytes](readers=1, capacity="1 MiB") as queue,

@@ -86,7 +86,7 @@ class Crew:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[asyncio.Future[None]]:
-        """A future of the running loop that raises WorkerDied when a worker ends."""
+        """A future of the running loop that raises WorkerDied when a worker ends. To be awaited by somebody."""
         loop = asyncio.get_running_loop()
         death: asyncio.Future[None] = loop.create_future()
 
@@ -103,7 +103,4 @@ class Crew:
         finally:
             for sentinel in sentinels:
                 loop.remove_reader(sentinel)
-            if death.done():
-                death.exception()  # seen: no complaint that nobody asked
-            else:
-                death.cancel()
+            death.cancel()
