@@ -59,6 +59,10 @@ def test_version_is_the_package_version() -> None:
     assert f'version = "{aiospin.__version__}"' in pyproject.read_text(encoding="utf-8")
 
 
+# Named and explained by Python's coroutine protocol.
+PROTOCOL = {"close", "send", "throw", "cr_await", "cr_code", "cr_frame", "cr_running"}
+
+
 def documented() -> list[str]:
     return [
         name for name in aiospin.__all__ if inspect.isclass(getattr(aiospin, name)) or callable(getattr(aiospin, name))
@@ -74,7 +78,7 @@ def test_every_public_name_has_a_docstring(name: str) -> None:
     silent = [
         member
         for member, found in inspect.getmembers(value)
-        if not member.startswith("_")
+        if not (member.startswith("_") or (member in PROTOCOL and hasattr(value, "__await__")))
         and (callable(found) or isinstance(found, property) or inspect.isdatadescriptor(found))
         and not (inspect.getdoc(found) or "").strip()
     ]
