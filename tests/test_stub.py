@@ -84,18 +84,19 @@ def members(cls: type) -> set[str]:
 
 
 def assert_parameters_agree(function: Function, built: object) -> None:
-    """Compare the parameters' names where the built side tells them; a C function may not."""
+    """Compare the parameters where the built side tells them (a C function may not); names only where callers use them."""
     try:
         signature = inspect.signature(built)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return
-    there = [name for name in signature.parameters if name not in {"self", "cls"}]
+    there = [name.lstrip("_") for name in signature.parameters if name not in {"self", "cls"}]
     arguments = function.args
-    here = [a.arg for a in (*arguments.posonlyargs, *arguments.args) if a.arg not in {"self", "cls"}]
-    here += [arguments.vararg.arg] if arguments.vararg else []
-    here += [a.arg for a in arguments.kwonlyargs]
-    here += [arguments.kwarg.arg] if arguments.kwarg else []
-    assert [name.lstrip("_") for name in there] == [name.lstrip("_") for name in here], function.name
+    nameless = {a.arg for a in (*arguments.posonlyargs, arguments.vararg, arguments.kwarg) if a is not None}
+    listed = [*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg]
+    here = [a.arg for a in listed if a is not None and a.arg not in {"self", "cls"}]
+    assert len(there) == len(here), f"{function.name}: {there}, not {here}"
+    for built_name, name in zip(there, here, strict=True):
+        assert name in nameless or built_name == name.lstrip("_"), f"{function.name}: {built_name}, not {name}"
 
 
 def assert_class_agrees(name: str, module: ModuleType) -> None:
