@@ -84,7 +84,7 @@ def members(cls: type) -> set[str]:
 
 
 def assert_parameters_agree(function: Function, built: object) -> None:
-    """Compare the parameters where the built side tells them (a C function may not); names only where callers use them."""
+    """Compare the parameters where the built side tells them, and their names where callers use them."""
     try:
         signature = inspect.signature(built)  # type: ignore[arg-type]
     except (TypeError, ValueError):
