@@ -6,6 +6,7 @@ Assumption: the subclass implements the hooks; `_open` is called with the role's
 
 from __future__ import annotations
 
+import abc
 import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -46,7 +47,7 @@ class Attempt:
         """The call is over, however it ended."""
 
 
-class Endpoint:
+class Endpoint(abc.ABC):
     """The state around a core. Counters count calls: satisfied at once, parked."""
 
     _opened: bool
@@ -178,62 +179,72 @@ class Endpoint:
 
     # what reader and writer differ in
 
+    @abc.abstractmethod
     def _role(self) -> str:
-        raise NotImplementedError
+        """What messages call this end."""
 
+    @abc.abstractmethod
     def _ready(self) -> bool:
-        raise NotImplementedError
+        """An attempt would return or raise now."""
 
+    @abc.abstractmethod
     def _announce(self) -> bool:
-        raise NotImplementedError
+        """Say that this end is about to sleep, then look again: True if it need not."""
 
+    @abc.abstractmethod
     def _drop_core(self) -> None:
-        raise NotImplementedError
+        """Let go of the core, which keeps the role until nothing of it is lent out."""
 
+    @abc.abstractmethod
     def _forget_core(self) -> None:
-        raise NotImplementedError
+        """Let go of the core and the role at once."""
 
+    @abc.abstractmethod
     def _core_counters(self) -> dict[str, int]:
-        raise NotImplementedError
+        """What the core counted."""
 
+    @abc.abstractmethod
     def _late(self, timeout: float | None) -> TimeoutError:
-        raise NotImplementedError
+        """The error for a wait whose time is over."""
 
+    @abc.abstractmethod
     def _line_up(self, waiter: object) -> None:
-        raise NotImplementedError
+        """Be the one who waits, or raise that another is."""
 
+    @abc.abstractmethod
     def _step_out(self, waiter: object) -> None:
-        raise NotImplementedError
+        """Wait no longer."""
 
+    @abc.abstractmethod
     def _must_wait(self, attempt: Attempt) -> bool:
-        raise NotImplementedError
+        """Others come first: not even a first attempt is allowed."""
 
     # hooks of the layer above
 
+    @abc.abstractmethod
     def _claim(self) -> None:
         """Take the role and call `_open`; or raise RoleTaken, ForkedUse, ..."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _suspend(self, op: Operation, remaining: float | None) -> asyncio.Future[bool]:
         """A future that becomes True when `op` should attempt again, False when `remaining` seconds have passed."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _leave(self, op: Operation) -> None:
         """`op`, which was suspended at least once, has ended."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _blocking(self) -> None:
         """This thread is about to sleep, and its event loop is running."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _peer_fds(self) -> list[int]:
         """What else to wake for: the peers' pidfds."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _recheck(self, waited: float) -> None:
         """One of those fired, or another second has passed; `waited` seconds in all. May call `_fail`."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _kick(self) -> None:
         """The turn is free again while operations are queued."""
-        raise NotImplementedError

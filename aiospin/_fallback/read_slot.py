@@ -25,7 +25,16 @@ class ReadSlot:
     rank took it too and did not release it. None of these touches the slot; `data` and `memoryview()` do.
     """
 
-    __slots__ = ("__weakref__", "_core", "_lease", "_left", "_record", "redelivered", "sequence", "size")
+    __slots__ = {
+        "__weakref__": None,
+        "_core": None,
+        "_lease": None,
+        "_left": None,
+        "_record": None,
+        "redelivered": "Whether an earlier holder of this rank took it too, and did not release it.",
+        "sequence": "The message's number in its queue, from 0, without gaps.",
+        "size": "Bytes of the message.",
+    }
 
     def __init__(self, core: ReaderCore, record: Record) -> None:
         self._core = core

@@ -6,6 +6,7 @@ Assumption: see endpoint.py for the hooks that a subclass implements.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -169,20 +170,29 @@ class Reader(Endpoint):
         """Up to `most` decoded messages. One that its codec refuses is raised when it is the first, and then consumed;
         else it stays for the next call, so that those before it are delivered."""
         core = self._open_core()
+        borrowed: list[Record] = []
         decoded: list[Any] = []
-        while len(decoded) < most:
-            record = core.take_record(_borrow) if decoded else self._take(lambda: core.take_record(_borrow))
-            if record is NOT_READY:
+        consumed = 0
+        try:
+            while len(decoded) < most:
+                with contextlib.suppress(Exception) if decoded else contextlib.nullcontext():
+                    record = core.take_record(_borrow) if decoded else self._take(lambda: core.take_record(_borrow))
+                    if record is NOT_READY:
+                        break
+                    borrowed.append(record)
+                    decoded.append(decode(core.copy(record)))
+                    continue
                 break
-            try:
-                decoded.append(decode(core.copy(record)))
-            except BaseException as error:
-                record.back = bool(decoded) or isinstance(error, MemoryError)
+            consumed = len(decoded)
+        except MemoryError:
+            raise
+        except Exception:
+            consumed = 1
+            raise
+        finally:
+            for index, record in enumerate(borrowed):
+                record.back = index >= consumed
                 core.give(record)
-                if not decoded:
-                    raise
-                break
-            core.give(record)
         return decoded or NOT_READY
 
     def _many(self, n: int) -> Attempt:

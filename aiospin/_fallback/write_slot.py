@@ -25,7 +25,15 @@ class WriteSlot:
     A message larger than the ring is built in private memory, and passes through the ring in fragments when published.
     """
 
-    __slots__ = ("__weakref__", "_core", "_data", "_open", "_private", "_writer", "size")
+    __slots__ = {
+        "__weakref__": None,
+        "_core": None,
+        "_data": None,
+        "_open": None,
+        "_private": None,
+        "_writer": None,
+        "size": "Bytes that will be published.",
+    }
 
     def __init__(self, writer: Writer, core: WriterCore, size: int) -> None:
         self._open = False

@@ -6,14 +6,13 @@ import multiprocessing
 import os
 import select
 import signal
-import sys
 import threading
 import time
-import traceback
 from typing import Any
 
 import pytest
 from fallback_rig import PAGE, Rig, RigReader, content, rig
+from forked import in_child
 
 from aiospin import _layout
 from aiospin._errors import Empty, ForkedUse, Full, QueueClosed, ReaderBusy, WriterBusy
@@ -239,22 +238,6 @@ def test_a_handler_that_uses_what_it_interrupted_is_told() -> None:
         assert reader.get_nowait() == b"x"
 
 
-def in_child(check: Any) -> int:
-    """Fork, run the check in the child, and return its exit code: 0 when it passed."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            check()
-            code = 0
-        except BaseException:  # noqa: BLE001  the child must not return into the test runner
-            traceback.print_exc()
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
 def test_a_forked_child_touches_nothing_of_its_parent() -> None:
     with rig() as queue:
         writer, reader = queue.writer(), queue.reader()
@@ -283,7 +266,7 @@ def test_a_forked_child_touches_nothing_of_its_parent() -> None:
             view = claim = None
 
         published, bells = queue.published(), [os.read(bell, 9) if not _empty(bell) else b"" for bell in queue.bells]
-        assert in_child(check) == 0
+        in_child(check)
         assert queue.released() == 0 and queue.published() == published
         assert [_empty(bell) for bell in queue.bells] == [True] * len(bells)
         assert len(slots) == 2 and view == content(2, 10)
