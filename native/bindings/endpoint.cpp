@@ -7,6 +7,7 @@
 #include "bindings/writer.h"
 #include "queue/gating.h"
 #include "wait/ladder.h"
+#include "wait/service.h"
 
 namespace aiospin::bindings {
 
@@ -47,6 +48,12 @@ bool enter_slowly(Endpoint* self) {
   if (!self->opened && !Ref(call_hook(reinterpret_cast<PyObject*>(self), names.claim))) return false;
   if (!self->opened) PyErr_SetString(PyExc_RuntimeError, "_claim() returned without opening the endpoint");
   return self->opened;
+}
+
+void stop_monitoring(Endpoint* self) {
+  if (!self->monitored) return;
+  self->monitored = false;
+  if (self->opened) wait::Service::instance().cancel(*self->watch);
 }
 
 void kick(Endpoint* self) {
@@ -126,6 +133,7 @@ bool wait_inline(Endpoint* self, Ticks until) {
 
 void retire(Endpoint* self) {
   if (self->busy || !self->opened) return;
+  stop_monitoring(self);
   if (self->rank < 0) {
     if (as_writer(self)->claimed) return;
     delete as_writer(self)->core;

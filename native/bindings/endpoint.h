@@ -26,6 +26,9 @@ struct Endpoint {
   bool opened;          // the hot state exists
   bool shut;            // _shut() was called
   bool busy;            // a thread waits in a sync call, the GIL released
+  bool monitored;       // the waiter thread may be looking: no attempt before stop_monitoring()
+  const void* suspending;     // the operation that _suspend() was called for last
+  const void* monitored_for;  // the operation that the waiter thread looks for
   unsigned queued;      // operations of tasks that wait
   unsigned long generation;
   PyObject* failure;    // raised once by the next attempt that finds nothing ready
@@ -52,6 +55,11 @@ inline bool enter(Endpoint* self) {
 void retire(Endpoint* self);
 extern bool barrier_works;  // membarrier(2) was granted to this process
 unsigned long main_thread_ident();
+
+// After this the waiter thread does not look at the endpoint.
+void stop_monitoring(Endpoint* self);
+// The endpoint was opened by this process, and not by one that it was forked from.
+inline bool is_ours(const Endpoint* self) { return self->generation == fork_generation; }
 
 // Wakes the task at the head of the line. Keeps an exception that is set; errors of the hook are unraisable.
 void kick(Endpoint* self);

@@ -98,7 +98,6 @@ PyObject* shut(PyObject* op, PyObject* error) {
   self->shut = true;
   Py_XSETREF(self->ended, error == Py_None ? nullptr : Py_NewRef(error));
   if (self->opened) {
-    wait::Service::instance().cancel(*self->watch);
     if (self->busy) shm::doorbell::ring(self->bell);  // the thread that waits retires the hot state
     retire(self);
   }
@@ -162,6 +161,9 @@ PyObject* monitor(PyObject* op, PyObject* args) {
     const double us = given[2].cast<double>();
     const Ticks now = ticks();
     ++self->count.monitored;
+    stop_monitoring(self);
+    self->monitored = true;
+    self->monitored_for = self->suspending;
     self->horizon->spend(us < 1e15 ? us : 0, to_us(now));
     wait::Service::instance().submit(*self->watch, given[0].cast<std::shared_ptr<wait::Completion>>(),
                                      given[1].cast<wait::Token>(), us < 1e15 ? now + from_us(us) : ~Ticks{0});
@@ -170,8 +172,7 @@ PyObject* monitor(PyObject* op, PyObject* args) {
 }
 
 PyObject* unmonitor(PyObject* op, PyObject*) {
-  Endpoint* self = as_endpoint(op);
-  if (self->opened) wait::Service::instance().cancel(*self->watch);
+  stop_monitoring(as_endpoint(op));
   Py_RETURN_NONE;
 }
 
@@ -269,7 +270,6 @@ void dealloc_endpoint(PyObject* op) {
   if (PyObject_CallFinalizerFromDealloc(op) < 0) return;
   PyObject_GC_UnTrack(op);
   if (self->opened) {
-    wait::Service::instance().cancel(*self->watch);
     self->shut = true;
     retire(self);
   }

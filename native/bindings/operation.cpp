@@ -66,6 +66,7 @@ void start_waiting(OperationObject* self) {
 }
 
 void resume(OperationObject* self) {
+  if (self->endpoint->monitored_for == self) stop_monitoring(self->endpoint);
   Py_CLEAR(self->waiter);
   if (self->turn != nullptr) {
     --self->turn->waiting;
@@ -116,6 +117,7 @@ PySendResult suspend(OperationObject* self, PyObject** result) {
                                            : Ref::to(Py_None);
   if (!remaining) return PYGEN_ERROR;
   self->left = true;
+  self->endpoint->suspending = self;
   PyObject* const arguments[] = {endpoint_object(self), object(self), remaining.get()};
   const Ref future(PyObject_VectorcallMethod(names.suspend, arguments, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
   if (!future) return PYGEN_ERROR;

@@ -80,7 +80,8 @@ Attempt take(ReaderObject* self, queue::Slot& slot) {
 
 void release(ReaderObject* self, const queue::Slot& slot) {
   --self->leases;
-  if (self->core->release(slot)) ++self->count.rings;
+  // In a forked child the ring and its cursors are the parent's.
+  if (is_ours(self) && self->core->release(slot)) ++self->count.rings;
   if (self->shut) [[unlikely]]
     retire(self);
 }
@@ -88,9 +89,9 @@ void release(ReaderObject* self, const queue::Slot& slot) {
 void give_back(ReaderObject* self, const queue::Slot& slot) {
   --self->leases;
   --self->count.messages;
-  self->core->give_back(slot);
+  if (is_ours(self)) self->core->give_back(slot);
   // Whoever waits looks at what the writer does; the bell tells it to look here too.
-  if (self->busy || self->queued != 0) shm::doorbell::ring(self->bell);
+  if (is_ours(self) && (self->busy || self->queued != 0)) shm::doorbell::ring(self->bell);
   if (self->shut) [[unlikely]]
     retire(self);
 }

@@ -92,6 +92,8 @@ Look Reader::take(Slot& slot) noexcept {
   if (!returned_.empty()) [[unlikely]] {
     slot = returned_.back();
     returned_.pop_back();
+    // relaxed: a hint, as below.
+    has_returned_.store(!returned_.empty(), std::memory_order_relaxed);
     return Look::ready;
   }
   for (;;) {
@@ -188,6 +190,8 @@ void Reader::give_back(const Slot& slot) {
   const auto place = std::lower_bound(returned_.begin(), returned_.end(), slot,
                                       [](const Slot& a, const Slot& b) { return a.begin > b.begin; });
   returned_.insert(place, slot);
+  // relaxed: a hint; take() runs in the thread that gave back, or behind a lock.
+  has_returned_.store(true, std::memory_order_relaxed);
 }
 
 bool Reader::release(const Slot& slot) noexcept {
@@ -219,6 +223,8 @@ bool Reader::settle() noexcept {
 }
 
 bool Reader::ready() const noexcept {
+  // relaxed: a hint, see give_back().
+  if (has_returned_.load(std::memory_order_relaxed)) return true;
   const shm::Control& control = segment_->control();
   // sync:shutdown seq_cst: part of the second look.
   if (control.owner.shutdown.load(std::memory_order_seq_cst) != 0 ||

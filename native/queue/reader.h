@@ -5,6 +5,7 @@
 // Assumption: one thread at a time, and this process holds the role of this rank.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -43,7 +44,7 @@ class Reader {
   void consume(const Slot& slot) noexcept;
   bool settle() noexcept;
 
-  // Would take() return something other than `empty`? Reads shared memory only, so the waiter thread may call it.
+  // Would take() return something other than `empty`? While the waiter thread may call it, nobody takes.
   bool ready() const noexcept;
   // Before sleeping on this reader's bell: asks the writer to ring, then looks again. True: do not sleep.
   bool announce() noexcept;
@@ -87,6 +88,7 @@ class Reader {
 
   Window window_;               // what lies between released_ and next_
   std::vector<Slot> returned_;  // given back, oldest last
+  std::atomic<bool> has_returned_{false};  // for ready(), which the waiter thread may call
 
   std::byte* partial_ = nullptr;  // a message arriving in fragments
   std::uint64_t partial_total_ = 0, partial_done_ = 0;
