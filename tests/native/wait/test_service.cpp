@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "rig.h"
+#include "../rig.h"
 #include "shm/doorbell.h"
 #include "wait/completion.h"
 #include "wait/ladder.h"

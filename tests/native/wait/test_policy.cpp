@@ -40,10 +40,10 @@ TEST_CASE("long waits end in parking at once, and short ones bring watching back
 TEST_CASE("a crowd ends watching, and its end brings it back") {
   Horizon horizon(Tuning{.core_share = 1});
   for (int i = 0; i < 50; ++i) horizon.observe(3);
-  horizon.crowd(true);
+  horizon.seat(2);
   CHECK(horizon.horizon_us(0) == 0);
   CHECK_FALSE(horizon.due());
-  horizon.crowd(false);
+  horizon.seat(1);
   CHECK(horizon.horizon_us(0) > 0);
   CHECK(horizon.due());
 }

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "rig.h"
+#include "../rig.h"
 #include "shm/doorbell.h"
 #include "wait/ladder.h"
 
@@ -224,7 +224,7 @@ void park(wait::Watch& watch, int bell) {
 TEST_CASE("threads that park on both sides lose nothing") {
   constexpr std::uint32_t kReaders = 3;
   constexpr std::uint64_t kMessages = 5'000;
-  rig::Rig queue(kReaders, 2 * shm::kPage);
+  rig::Rig queue(kReaders, 2 * rig::kPageBytes);
   std::vector<std::thread> threads;
   for (std::uint32_t rank = 0; rank < kReaders; ++rank) {
     threads.emplace_back([&, rank] {
