@@ -42,6 +42,8 @@ Operation = _core.Operation
 ReadSlot = _core.ReadSlot
 WriteSlot = _core.WriteSlot
 
+__version__ = "0.1.0"
+
 __all__ = [
     "Acquire",
     "AiospinError",
@@ -71,6 +73,7 @@ __all__ = [
     "WaitSet",
     "WriteSlot",
     "WriterBusy",
+    "__version__",
     "attach",
     "await_any",
     "backend",

@@ -69,6 +69,13 @@ if TYPE_CHECKING:
         @property
         def _cursor(self) -> int: ...
 
+        # and what reader and writer differ in
+
+        def _open_role(self, bells: dict[int, int], tenancy: Tenancy) -> None: ...
+        def _peer_roles(self) -> tuple[int, ...]: ...
+        def _concerns(self, role: int) -> bool: ...
+        def _announce_arrival(self) -> None: ...
+
 else:
     _Core = object
 
@@ -346,20 +353,6 @@ class Endpoint(_Core):
             f"waited_s={waited:.1f}",
         ]
         return "stalled: " + " ".join(fields)
-
-    # what reader and writer differ in
-
-    def _open_role(self, bells: dict[int, int], tenancy: Tenancy) -> None:
-        raise NotImplementedError
-
-    def _peer_roles(self) -> tuple[int, ...]:
-        raise NotImplementedError
-
-    def _concerns(self, role: int) -> bool:
-        raise NotImplementedError
-
-    def _announce_arrival(self) -> None:
-        raise NotImplementedError
 
     def _may_attempt(self) -> bool:
         """Whether the operation at the head of the line could be served if there was something."""

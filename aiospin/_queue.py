@@ -139,6 +139,7 @@ class Queue(Generic[T]):
         """End the queue for everybody: puts raise QueueClosed at once; gets drain first, unless `immediate`."""
         segment = self._open()
         word = _layout.control_offset(segment.readers) + _layout.CONTROL_SHUTDOWN
+        # sync:shutdown seq_cst: ends look at it before they take, and again before they sleep; then the bells.
         segment.mapping.store(word, 2 if immediate else max(1, segment.mapping.load(word)))
         for role in range(segment.readers + 1):
             segment.ring(role)

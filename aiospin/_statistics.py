@@ -50,7 +50,8 @@ def survey(segment: Segment, counters: Iterable[Mapping[str, int]]) -> Statistic
     lag: list[int | None] = []
     for rank in range(readers):
         lines, gate = _layout.reader_offset(readers, rank), _layout.gate_offset(readers, rank)
-        gates = load(lines + _layout.READER_STAY) == load(gate + _layout.GATE_GATE)
+        stay = load(lines + _layout.READER_STAY)
+        gates = stay % 2 == 0 and stay == load(gate + _layout.GATE_GATE)
         released = max(load(lines + _layout.READER_RELEASED), load(gate + _layout.GATE_START))
         lag.append(max(0, published - released) if gates else None)
     sums = dict.fromkeys(_COUNTERS, 0)

@@ -58,6 +58,7 @@ class Tenancy:
     def _say_goodbye(self) -> None:
         readers, mapping = self._segment.readers, self._segment.mapping
         if self._role == _layout.WRITER:
+            # sync:shutdown seq_cst: everything published lies before it.
             mapping.store(_layout.control_offset(readers) + _layout.CONTROL_WRITER_CLOSED, 1)
         else:
             stay = _layout.reader_offset(readers, self._role - 1) + _layout.READER_STAY

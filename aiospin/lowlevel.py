@@ -17,7 +17,7 @@ from typing import Any
 from aiospin import _backend, _loop
 from aiospin._deadline import Deadline
 
-__all__ = ["await_word", "wait_word"]
+__all__ = ["await_word", "store_word", "wait_word"]
 
 _WATCH_US = 50.0  # before the first nap
 _FIRST_NAP = 50e-6
@@ -53,6 +53,15 @@ def wait_word(
         time.sleep(nap)
         if watch.ready():
             return
+
+
+def store_word(buffer: Any, value: int, *, offset: int = 0) -> None:
+    """Set the aligned 64-bit word at `offset` of a writable buffer: the other side of `wait_word`.
+
+    What this thread wrote before is visible to whoever sees the word. Raises ValueError for a word outside the buffer or
+    out of alignment, BufferError for a read-only one.
+    """
+    _backend.core.store_word(buffer, value, offset)
 
 
 async def await_word(

@@ -18,18 +18,27 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 }
 
 
+def store_word(buffer: Any, value: int, offset: int) -> None:
+    """Store to an aligned 64-bit word of a writable buffer."""
+    _word(buffer, offset)[0] = value
+
+
+def _word(buffer: Any, offset: int) -> memoryview:
+    whole = memoryview(buffer).cast("B")
+    if not 0 <= offset <= len(whole) - 8:
+        raise ValueError(f"a word of 8 bytes at offset {offset} does not lie in a buffer of {len(whole)} bytes")
+    if offset % 8:
+        raise ValueError(f"the word at offset {offset} is not aligned to 8 bytes")
+    return whole[offset : offset + 8].cast("Q")
+
+
 class WordWatch:
     """One aligned 64-bit word of a buffer, compared with a value."""
 
     def __init__(self, buffer: Any, offset: int, comparison: str, value: int, mask: int) -> None:
         if comparison not in _COMPARISONS:
             raise ValueError(f"comparison must be one of ==, !=, >=, <, not {comparison!r}")
-        whole = memoryview(buffer).cast("B")
-        if not 0 <= offset <= len(whole) - 8:
-            raise ValueError(f"a word of 8 bytes at offset {offset} does not lie in a buffer of {len(whole)} bytes")
-        if offset % 8:
-            raise ValueError(f"the word at offset {offset} is not aligned to 8 bytes")
-        self._word = whole[offset : offset + 8].cast("Q")
+        self._word = _word(buffer, offset)
         self._compare = _COMPARISONS[comparison]
         self._value = value
         self._mask = mask

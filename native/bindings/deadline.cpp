@@ -1,3 +1,4 @@
+// Time-outs, checked at the boundary.
 #include "bindings/deadline.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// What keeps an endpoint honest: who may use it when, and what its waits teach the policy.
 #include "bindings/endpoint.h"
 
 #include <algorithm>

@@ -214,8 +214,6 @@ PyObject* drop(PyObject* op, PyObject* argument) {
 }
 
 PyObject* opened(PyObject* op, void*) { return PyBool_FromLong(as_endpoint(op)->opened); }
-PyObject* queued(PyObject* op, void*) { return PyLong_FromLong(as_endpoint(op)->queued); }
-PyObject* busy(PyObject* op, void*) { return PyBool_FromLong(as_endpoint(op)->busy); }
 PyObject* claimed(PyObject* op, void*) { return PyBool_FromLong(as_writer(as_endpoint(op))->claimed); }
 PyObject* sequence(PyObject* op, void*) {
   WriterObject* self = as_writer(as_endpoint(op));
@@ -227,11 +225,18 @@ PyObject* cursor(PyObject* op, void*) {
   return PyLong_FromUnsignedLongLong(self->rank < 0 ? as_writer(self)->core->cursor() : as_reader(self)->core->cursor());
 }
 
+constexpr const char* kFilenoDoc =
+    "The descriptor of this end's bell, for select(), trio, gevent: readable when there may be something to do.\n\n"
+    "Call arm() before every sleep on it.";
+constexpr const char* kArmDoc =
+    "Ask to be rung, before sleeping on fileno().\n\n"
+    "True: nothing to do yet, sleep. False: there is something to take, room to write, or an error to get, now.";
+
 #define COMMON_METHODS                                                                         \
   {"_shut", shut, METH_O, nullptr}, {"_fail", fail, METH_O, nullptr},                          \
       {"_ready", ready, METH_NOARGS, nullptr}, {"_announce", announce, METH_NOARGS, nullptr},  \
-      {"_drain", drain, METH_NOARGS, nullptr}, {"fileno", fileno, METH_NOARGS, nullptr},       \
-      {"arm", arm, METH_NOARGS, nullptr}, {"_horizon_us", horizon_us, METH_NOARGS, nullptr},   \
+      {"_drain", drain, METH_NOARGS, nullptr}, {"fileno", fileno, METH_NOARGS, kFilenoDoc},    \
+      {"arm", arm, METH_NOARGS, kArmDoc}, {"_horizon_us", horizon_us, METH_NOARGS, nullptr},   \
       {"_monitor", monitor, METH_VARARGS, nullptr}, {"_unmonitor", unmonitor, METH_NOARGS, nullptr}, \
       {"_counters", counters, METH_NOARGS, nullptr}
 
@@ -245,8 +250,7 @@ PyMethodDef writer_methods[] = {COMMON_METHODS,
 #undef COMMON_METHODS
 
 #define COMMON_PROPERTIES                                                                             \
-  {"_opened", opened, nullptr, nullptr, nullptr}, {"_cursor", cursor, nullptr, nullptr, nullptr},     \
-      {"_queued", queued, nullptr, nullptr, nullptr}, {"_busy", busy, nullptr, nullptr, nullptr}
+  {"_opened", opened, nullptr, nullptr, nullptr}, { "_cursor", cursor, nullptr, nullptr, nullptr }
 
 PyGetSetDef reader_properties[] = {COMMON_PROPERTIES, {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyGetSetDef writer_properties[] = {COMMON_PROPERTIES,

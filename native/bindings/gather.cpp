@@ -1,3 +1,4 @@
+// Gathering the bytes of a message from buffers.
 #include "bindings/gather.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Mapping: a segment as the Python half sees it, word by word.
 #include "bindings/cold.h"
 #include "bindings/endpoint.h"
 #include "platform/membarrier.h"

@@ -1,3 +1,4 @@
+// Operation and Acquire: the coroutine protocol, `with` and `async with` around an attempt.
 #include "bindings/operation.h"
 
 #include <new>
@@ -283,7 +284,6 @@ PyObject* operation_repr(PyObject* op) {
 }
 
 PyObject* operation_name(PyObject* self, void*) { return PyUnicode_FromString(kind_name(as_operation(self)->kind)); }
-PyObject* operation_running(PyObject*, void*) { Py_RETURN_FALSE; }
 
 int operation_traverse(PyObject* op, visitproc visit, void* arg) {
   OperationObject* self = as_operation(op);
@@ -392,7 +392,6 @@ PyMethodDef operation_methods[] = {
 PyGetSetDef operation_properties[] = {
     {"__name__", operation_name, nullptr, nullptr, nullptr},
     {"__qualname__", operation_name, nullptr, nullptr, nullptr},
-    {"cr_running", operation_running, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 PyType_Slot operation_slots[] = {

@@ -1,3 +1,4 @@
+// ReadSlot and Lease: who owns the bytes of a message, and when they go back to the ring.
 #include <new>
 
 #include "bindings/slots.h"
@@ -110,6 +111,10 @@ int slot_getbuffer(PyObject* self, Py_buffer* view, int flags) {
   return PyObject_GetBuffer(as_object(lease), view, flags);
 }
 
+// Never called, since views belong to the lease. NumPy holds on to a view, instead of to the object alone, only where
+// the type has this function.
+void slot_releasebuffer(PyObject*, Py_buffer*) {}
+
 PyObject* slot_data(PyObject* self, void*) {
   ReadSlotObject* slot = as_slot(self);
   LeaseObject* lease = refuse_left(slot) ? nullptr : lease_of(slot);
@@ -215,6 +220,7 @@ PyType_Slot slot_slots[] = {
     {Py_tp_repr, reinterpret_cast<void*>(slot_repr)},
     {Py_sq_length, reinterpret_cast<void*>(slot_length)},
     {Py_bf_getbuffer, reinterpret_cast<void*>(slot_getbuffer)},
+    {Py_bf_releasebuffer, reinterpret_cast<void*>(slot_releasebuffer)},
     {0, nullptr},
 };
 PyType_Spec slot_spec = {"aiospin._native.ReadSlot", sizeof(ReadSlotObject), 0,

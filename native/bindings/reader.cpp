@@ -1,3 +1,4 @@
+// Reader: attempts at taking messages, and the calls around them.
 #include "bindings/reader.h"
 
 #include <cstring>
@@ -227,13 +228,27 @@ PyObject* aget_many(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyO
 }
 
 PyMethodDef methods[] = {
-    {"acquire_read", as_method(acquire_read), kFast, nullptr},
-    {"try_acquire_read", try_acquire_read, METH_NOARGS, nullptr},
-    {"get", as_method(get), kFast, nullptr},
-    {"get_nowait", get_nowait, METH_NOARGS, nullptr},
-    {"get_many", as_method(get_many), kFast, nullptr},
-    {"aget", as_method(aget), kFast, nullptr},
-    {"aget_many", as_method(aget_many), kFast, nullptr},
+    {"acquire_read", as_method(acquire_read), kFast,
+     "acquire_read(timeout=None)\n--\n\n"
+     "The next message in place: a ReadSlot, when awaited, or entered with `with` or `async with`.\n\n"
+     "Nothing happens before that, and a cancelled or timed-out wait has taken nothing. Leaving the `with` gives the\n"
+     "bytes back as soon as no view of them lives."},
+    {"try_acquire_read", try_acquire_read, METH_NOARGS,
+     "The next message in place, or None. Never waits."},
+    {"get", as_method(get), kFast,
+     "get(timeout=None)\n--\n\n"
+     "The next message, owned: bytes, or what the codec makes of them. Blocks; aget() is for coroutines."},
+    {"get_nowait", get_nowait, METH_NOARGS,
+     "The next message, owned; raises Empty when there is none. Never waits."},
+    {"get_many", as_method(get_many), kFast,
+     "get_many(n, timeout=None)\n--\n\n"
+     "A list of 1 to n owned messages: waits for the first, then takes what is there. Blocks."},
+    {"aget", as_method(aget), kFast,
+     "aget(timeout=None)\n--\n\n"
+     "Await the next message, owned. A cancelled wait has taken nothing."},
+    {"aget_many", as_method(aget_many), kFast,
+     "aget_many(n, timeout=None)\n--\n\n"
+     "Await a list of 1 to n owned messages. A cancelled wait has taken nothing."},
     {nullptr, nullptr, 0, nullptr},
 };
 

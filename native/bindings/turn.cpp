@@ -1,3 +1,4 @@
+// Letting the event loop have its turn.
 #include "bindings/turn.h"
 
 namespace aiospin::bindings {

@@ -1,3 +1,4 @@
+// Horizon and Completion: the policy and the waiter thread as the Python half sees them.
 #include <pybind11/stl.h>
 
 #include "bindings/cold.h"

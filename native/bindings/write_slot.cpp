@@ -1,3 +1,4 @@
+// WriteSlot: a claim, from the room in the ring until it is published or aborted.
 #include <cstdlib>
 
 #include "bindings/operation.h"
@@ -34,6 +35,9 @@ int slot_getbuffer(PyObject* self, Py_buffer* view, int flags) {
   }
   return PyBuffer_FillInfo(view, self, slot->bytes, static_cast<Py_ssize_t>(slot->size), 0, flags);
 }
+
+// NumPy holds on to a view, instead of to the object alone, only where the type has this function.
+void slot_releasebuffer(PyObject*, Py_buffer*) {}
 
 PyObject* slot_data(PyObject* self, void*) {
   return refuse_ended(as_slot(self)) ? nullptr : PyMemoryView_FromObject(self);
@@ -172,6 +176,7 @@ PyType_Slot slot_slots[] = {
     {Py_tp_repr, reinterpret_cast<void*>(slot_repr)},
     {Py_sq_length, reinterpret_cast<void*>(slot_length)},
     {Py_bf_getbuffer, reinterpret_cast<void*>(slot_getbuffer)},
+    {Py_bf_releasebuffer, reinterpret_cast<void*>(slot_releasebuffer)},
     {0, nullptr},
 };
 PyType_Spec slot_spec = {"aiospin._native.WriteSlot", sizeof(WriteSlotObject), 0,

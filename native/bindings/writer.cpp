@@ -1,3 +1,4 @@
+// Writer: attempts at sending messages, and the calls around them.
 #include "bindings/writer.h"
 
 #include <algorithm>
@@ -287,13 +288,30 @@ PyObject* aput_many(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyO
 }
 
 PyMethodDef methods[] = {
-    {"acquire_write", as_method(acquire_write), kFast, nullptr},
-    {"try_acquire_write", try_acquire_write, METH_O, nullptr},
-    {"put", as_method(put), kFast, nullptr},
-    {"put_nowait", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(put_nowait)), METH_FASTCALL, nullptr},
-    {"put_many", as_method(put_many), kFast, nullptr},
-    {"aput", as_method(aput), kFast, nullptr},
-    {"aput_many", as_method(aput_many), kFast, nullptr},
+    {"acquire_write", as_method(acquire_write), kFast,
+     "acquire_write(nbytes, timeout=None)\n--\n\n"
+     "Room for a message of up to nbytes bytes: a WriteSlot, when awaited, or entered with `with` or `async with`.\n\n"
+     "Leaving the `with` publishes it, an exception in the body aborts it. One claim at a time."},
+    {"try_acquire_write", try_acquire_write, METH_O,
+     "Room for a message of up to nbytes bytes, or None. Never waits."},
+    {"put", as_method(put), kFast,
+     "put(*payload, timeout=None)\n--\n\n"
+     "Send one message, gathered from any number of C-contiguous buffers; with a codec, from one object.\n\n"
+     "The bytes are copied before it returns. Blocks while there is no room; aput() is for coroutines."},
+    {"put_nowait", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(put_nowait)), METH_FASTCALL,
+     "put_nowait(*payload)\n--\n\n"
+     "Send one message now; raises Full when there is no room, or when others are waiting for it."},
+    {"put_many", as_method(put_many), kFast,
+     "put_many(payloads, timeout=None)\n--\n\n"
+     "Send each payload of an iterable as one message. All are checked before the first is sent. When it times out or is\n"
+     "interrupted, the first few may have been published. Blocks."},
+    {"aput", as_method(aput), kFast,
+     "aput(*payload, timeout=None)\n--\n\n"
+     "Await the sending of one message. Tasks are served first in, first out; a cancelled one has sent nothing. The\n"
+     "buffers must not change until it is done."},
+    {"aput_many", as_method(aput_many), kFast,
+     "aput_many(payloads, timeout=None)\n--\n\n"
+     "Await the sending of each payload as one message. When it is cancelled, the first few may have been published."},
     {nullptr, nullptr, 0, nullptr},
 };
 

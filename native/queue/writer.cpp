@@ -25,9 +25,9 @@ Writer::Writer(std::shared_ptr<shm::Segment> segment, std::vector<int> bells)
   for (unsigned entry = 0;; ++entry) {
     if (entry == 2) throw std::runtime_error("no journal entry agrees with the published cursor");
     const shm::JournalEntry& journal = control.journal.entry[entry];
-    // relaxed: both entries were written before W, which was acquired above.
-    if (journal.cursor.load(std::memory_order_relaxed) == published_) {
-      // relaxed: as above.
+    // sync:journal acquire: the sequence that the cursor vouches for is visible after it.
+    if (journal.cursor.load(std::memory_order_acquire) == published_) {
+      // relaxed: ordered by the acquire above.
       sequence_ = journal.sequence.load(std::memory_order_relaxed);
       turn_ = 1 - entry;
       break;
