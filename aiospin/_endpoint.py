@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 import warnings
 import weakref
@@ -102,6 +103,7 @@ class Endpoint(_Core):
         self._coder = _codec.find(options.codec)
         self._horizon = resolve(options.policy).horizon()
         self._tenancy = None
+        self._claiming = threading.RLock()  # a first use by several threads at once claims once
         self._peers: Peers | None = None
         self._own_bell = -1
         self._line = Line(self)
@@ -225,8 +227,11 @@ class Endpoint(_Core):
 
     def _claim(self) -> None:
         """Take the role. RoleTaken(pid) if a living process has it, QueueClosed if this endpoint was closed."""
-        if self._tenancy is not None or self._closed:
-            return
+        with self._claiming:
+            if self._tenancy is None and not self._closed:
+                self._claim_role()
+
+    def _claim_role(self) -> None:
         segment = self._segment
         bells = segment.bells_for(self._role_number)
         tenancy = Tenancy(segment, self._role_number)
