@@ -49,12 +49,19 @@ Reader::~Reader() {
   for (const Slot& slot : returned_) std::free(slot.owned);
 }
 
+bool Reader::ended() const noexcept {
+  const shm::Control& control = segment_->control();
+  // sync:shutdown seq_cst: pairs with the end of the stream, and is part of a sleeper's second look.
+  return control.owner.shutdown.load(std::memory_order_seq_cst) != 0 ||
+         control.writer.closed.load(std::memory_order_seq_cst) != 0;
+}
+
 Look Reader::refresh() noexcept {
   switch (standing(*segment_, rank_)) {
     case Standing::gates:
       break;
     case Standing::joining:
-      return ready() ? Look::closed : Look::empty;  // nobody confirms any more
+      return ended() ? Look::closed : Look::empty;  // once it has ended nobody confirms any more
     case Standing::left:
     case Standing::dropped:
       return Look::dropped;
@@ -67,17 +74,14 @@ Look Reader::refresh() noexcept {
     joining_ = false;
     shm::cursor::advance(lines_.released.cursor, released_);
   }
-  // Read before W: whatever was published before the end is then seen, and drained.
-  // sync:shutdown acquire: pairs with the end of the stream.
-  const bool ended = control.owner.shutdown.load(std::memory_order_acquire) != 0 ||
-                     control.writer.closed.load(std::memory_order_acquire) != 0;
+  const bool over = ended();  // read before W: whatever was published before the end is then seen, and drained
   published_ = shm::cursor::observe(control.published.cursor);
   if (published_ < next_ || published_ - next_ > capacity_ || published_ % shm::kSlotAlign != 0) {
     published_ = next_;
     return corrupt();
   }
   if (published_ != next_) return Look::ready;
-  return ended ? Look::closed : Look::empty;
+  return over ? Look::closed : Look::empty;
 }
 
 // A reader that was dropped may have been overrun: what looks damaged is then no damage.
@@ -225,12 +229,7 @@ bool Reader::settle() noexcept {
 bool Reader::ready() const noexcept {
   // relaxed: a hint, see give_back().
   if (has_returned_.load(std::memory_order_relaxed)) return true;
-  const shm::Control& control = segment_->control();
-  // sync:shutdown seq_cst: part of the second look.
-  if (control.owner.shutdown.load(std::memory_order_seq_cst) != 0 ||
-      control.writer.closed.load(std::memory_order_seq_cst) != 0) {
-    return true;
-  }
+  if (ended()) return true;
   switch (standing(*segment_, rank_)) {
     case Standing::joining:
       return false;
@@ -241,7 +240,7 @@ bool Reader::ready() const noexcept {
       break;
   }
   // A join just confirmed counts as ready: take() then learns where it starts.
-  return joining_ || shm::cursor::look_again(control.published.cursor) != next_;
+  return joining_ || shm::cursor::look_again(segment_->control().published.cursor) != next_;
 }
 
 bool Reader::announce() noexcept {

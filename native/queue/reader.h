@@ -59,6 +59,7 @@ class Reader {
   const shm::Segment& segment() const noexcept { return *segment_; }
 
  private:
+  bool ended() const noexcept;
   Look refresh() noexcept;
   Look take_fragment(const shm::SlotHeader& header, Slot& slot) noexcept;
   Look corrupt() const noexcept;

@@ -49,7 +49,10 @@ Room Writer::reserve(std::uint64_t payload) noexcept {
     return Room::ready;
   const Slowest found = slowest(*segment_);
   if (found.released == kNobody) {
-    limit_ = end;  // nobody reads: nothing to keep, and the next reserve() looks again for joiners
+    // Nobody reads, so there is nothing to keep, and the next reserve() looks again for joiners. But no more is staged
+    // than the ring holds: a reader that joins with the next flush() starts at the published cursor of before it.
+    if (end - published_ > capacity_) flush();
+    limit_ = end;
     return Room::ready;
   }
   if (found.released > published_ || published_ - found.released > capacity_) return Room::corrupt;
@@ -140,7 +143,8 @@ void Writer::drop(std::uint32_t rank) noexcept {
 bool Writer::ready() const noexcept {
   if (ended()) return true;
   const std::uint64_t released = slowest(*segment_).released;
-  return released >= needed_ || released > published_;
+  // Not only room: whatever reserve() would not answer with `full`.
+  return released >= needed_ || released > published_ || published_ - released > capacity_;
 }
 
 bool Writer::announce() noexcept {
