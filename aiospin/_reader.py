@@ -17,7 +17,6 @@ from aiospin._tenancy import Tenancy
 T = TypeVar("T")
 
 
-
 class QueueReader(Endpoint, _backend.core.Reader, Generic[T]):
     """Reads every message of the queue, in order, exactly once.
 
