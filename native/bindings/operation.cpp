@@ -332,6 +332,7 @@ PyObject* acquire_enter(PyObject* op, PyObject*) {
     return nullptr;
   }
   self->stage = Stage::finished;
+  if (!reads(self) && !take_turn(as_writer(self->endpoint), self->deadline)) return nullptr;
   if (self->endpoint->queued != 0) {
     raise_busy(self->endpoint);
     return nullptr;

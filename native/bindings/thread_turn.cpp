@@ -15,8 +15,6 @@ std::condition_variable moved;
 
 constexpr auto kSignalChunk = std::chrono::milliseconds(50);
 
-bool is_free(const WriterObject* self) { return !self->busy && !self->claimed && self->queued == 0; }
-
 }  // namespace
 
 bool take_turn(WriterObject* self, const Deadline& given) {

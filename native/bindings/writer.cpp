@@ -206,7 +206,9 @@ PyObject* acquire_write(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
 PyObject* try_acquire_write(PyObject* self, PyObject* argument) {
   WriterObject* writer = writer_of(self);
   Py_ssize_t size;
-  if (!parse_size(argument, size) || refuse_queued(writer)) return nullptr;
+  if (!parse_size(argument, size)) return nullptr;
+  if (writer->threadsafe && !is_free(writer)) Py_RETURN_NONE;
+  if (refuse_queued(writer)) return nullptr;
   PyObject* slot = nullptr;
   if (attempt_claim(writer, static_cast<std::uint64_t>(size), &slot) == Attempt::not_ready) Py_RETURN_NONE;
   return slot;
@@ -229,10 +231,10 @@ PyObject* put(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject*
 
 PyObject* put_nowait(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
   WriterObject* writer = writer_of(self);
-  if (!enter(writer)) return nullptr;
+  if (!(writer->threadsafe && writer->busy) && !enter(writer)) return nullptr;
   Gather message;
   if (!encode_into(writer, args, nargs, message)) return nullptr;
-  const bool in_line = writer->queued != 0 || writer->claimed;
+  const bool in_line = !is_free(writer);
   if (!in_line && message.size() > writer->core->largest()) {
     PyErr_Format(PyExc_ValueError, "a message of %llu bytes does not fit in the ring at once; put() sends it in fragments",
                  static_cast<unsigned long long>(message.size()));

@@ -29,6 +29,8 @@ bool put_and_wait(WriterObject* self, const Gather& message, Deadline deadline);
 // A claim is over: whoever waits for it goes on. Keeps an exception that is set.
 void end_claim(WriterObject* self);
 
+// No other thread or task is at it.
+inline bool is_free(const WriterObject* self) { return !self->busy && !self->claimed && self->queued == 0; }
 // For a threadsafe writer: waits until no other thread or task is at it. Elsewhere it does nothing.
 bool take_turn(WriterObject* self, const Deadline& deadline);
 // The writer may be free for another thread now.
