@@ -54,7 +54,7 @@ inline bool enter(Endpoint* self) {
 // Drops the hot state of a shut endpoint, once neither a wait nor a lease needs it.
 void retire(Endpoint* self);
 extern bool barrier_works;  // membarrier(2) was granted to this process
-unsigned long main_thread_ident();
+extern unsigned long main_thread;  // its identity; only it runs Python's signal handlers
 
 // After this the waiter thread does not look at the endpoint.
 void stop_monitoring(Endpoint* self);

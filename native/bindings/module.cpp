@@ -2,6 +2,7 @@
 #include <pthread.h>
 
 #include "bindings/cold.h"
+#include "bindings/endpoint.h"
 #include "bindings/operation.h"
 #include "bindings/python.h"
 #include "bindings/slots.h"
@@ -75,6 +76,11 @@ PYBIND11_MODULE(_native, module, py::mod_gil_not_used()) {
   bindings::register_mapping(module);
   bindings::register_waiting(module);
   bindings::register_word(module);
-  pthread_atfork(nullptr, nullptr, [] { ++bindings::fork_generation; });
+  bindings::main_thread =
+      py::module_::import("threading").attr("main_thread")().attr("ident").cast<unsigned long>();
+  pthread_atfork(nullptr, nullptr, [] {
+    ++bindings::fork_generation;
+    bindings::main_thread = PyThread_get_thread_ident();  // whoever forks is the child's main thread
+  });
   aiospin::ticks_per_us();  // calibrated here, so that no wait pays for it
 }

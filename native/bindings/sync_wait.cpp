@@ -34,7 +34,7 @@ const sigset_t& deferrable() {
 
 bool in_main_thread() {
   // Only the main thread runs Python's signal handlers.
-  return PyThread_get_thread_ident() == main_thread_ident();
+  return PyThread_get_thread_ident() == main_thread;
 }
 
 // Blocks signals for as long as it lives, in the main thread; elsewhere it does nothing.
@@ -161,19 +161,7 @@ int wait_busy(Endpoint* self, const Deadline& deadline) {
 }  // namespace
 
 bool barrier_works = false;
-
-unsigned long main_thread_ident() {
-  static unsigned long ident = 0, generation = 0;
-  if (ident == 0 || generation != fork_generation) {
-    generation = fork_generation;
-    const Ref threading(PyImport_ImportModule("threading"));
-    const Ref main(threading ? PyObject_CallMethod(threading.get(), "main_thread", nullptr) : nullptr);
-    const Ref value(main ? PyObject_GetAttrString(main.get(), "ident") : nullptr);
-    if (value) ident = PyLong_AsUnsignedLong(value.get());
-    PyErr_Clear();
-  }
-  return ident;
-}
+unsigned long main_thread = 0;
 
 bool wait_in_thread(Endpoint* self, const Deadline& deadline) {
   if (self->busy) {

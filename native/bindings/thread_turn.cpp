@@ -18,6 +18,8 @@ constexpr auto kSignalChunk = std::chrono::milliseconds(50);
 }  // namespace
 
 bool take_turn(WriterObject* self, const Deadline& given) {
+  // The first use opens the writer, and only then says whether it is shared.
+  if (!self->opened && !enter(self)) return false;
   if (!self->threadsafe || is_free(self)) [[likely]]
     return true;
   Deadline deadline = given;
