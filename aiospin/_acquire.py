@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -48,10 +49,10 @@ class Line:
             self._move(station)
         future = station.future()
         if _seams.stage is not None:
-            future.add_done_callback(lambda _: _seams.reached("notified", operation))
+            future.add_done_callback(lambda done: done.cancelled() or _seams.reached("notified", operation))
         self._waiting[operation] = future
         if remaining is not None and operation not in self._timers:
-            self._timers[operation] = station.call_later(remaining, self._expire, operation)
+            self._expire_in(station, remaining, operation, time.monotonic() + remaining)
         if self._is_head(operation) and self._endpoint._may_attempt():
             self._arm(station, operation, future)
         station.begin(self._endpoint, self._endpoint._look_after_period)
@@ -147,10 +148,17 @@ class Line:
         self._station.forget(token)
         self._endpoint._unmonitor()
 
-    def _expire(self, operation: Any) -> None:
-        future = self._waiting.get(operation)
-        if future is not None:
-            _loop.wake(future, False)
+    def _expire_in(self, station: _loop.Station, delay: float, operation: Any, deadline: float) -> None:
+        self._timers[operation] = station.call_later(delay, self._expire, operation, deadline)
+
+    def _expire(self, operation: Any, deadline: float) -> None:
+        # Without its timer, an operation that was woken in this very turn sets a new one if it has to sleep again.
+        del self._timers[operation]
+        station, early = self._station, deadline - time.monotonic()
+        if station is not None and early > 0:  # a loop that counts milliseconds
+            self._expire_in(station, early, operation, deadline)
+        else:
+            _loop.wake(self._waiting[operation], False)
 
     def _move(self, station: _loop.Station) -> None:
         if self._waiting:

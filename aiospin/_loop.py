@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import os
 import threading
 import weakref
@@ -22,6 +23,8 @@ from typing import Protocol
 from aiospin import _backend
 
 Future = asyncio.Future[bool]
+
+_FAR = 86400.0  # seconds; a wait for longer than a day asks again
 
 
 class Wait(Protocol):
@@ -62,10 +65,10 @@ class Station:
         return loop.create_future()
 
     def call_later(self, delay: float, callback: Callable[..., object], *arguments: object) -> asyncio.TimerHandle:
-        """Call back in the loop after that many seconds."""
+        """Call back in the loop after about that many seconds, in whole milliseconds: uvloop rounds, and to 0 too."""
         loop = self._loop()
         assert loop is not None
-        return loop.call_later(delay, callback, *arguments)
+        return loop.call_later(math.ceil(min(delay, _FAR) * 1e3) / 1e3, callback, *arguments)
 
     # the waiter thread's answers
 
