@@ -69,12 +69,15 @@ void end_by_abort(WriteSlotObject* slot) {
   if (!slot->ended) end(slot);
 }
 
-// False when the writer cannot publish any more (shut, or forked), with the exception set; the claim is over then too.
+// False when the writer cannot publish any more (closed, shut down, or forked), with the exception set; the claim is
+// over then too.
 bool usable(WriteSlotObject* slot) {
   WriterObject* writer = slot->writer;
-  if (!writer->shut && writer->generation == fork_generation) return true;
+  const bool ours = !writer->shut && is_ours(writer);
+  if (ours && !writer->core->ended()) return true;
   end_by_abort(slot);
-  return enter(writer);
+  if (ours) PyErr_SetString(classes.queue_closed, "the writer: the queue was shut down");
+  return ours ? false : enter(writer);
 }
 
 bool publish(WriteSlotObject* slot) {

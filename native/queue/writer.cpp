@@ -23,7 +23,8 @@ Writer::Writer(std::shared_ptr<shm::Segment> segment, std::vector<int> bells)
   const shm::Control& control = segment_->control();
   published_ = shm::cursor::observe(control.published.cursor);
   for (unsigned entry = 0;; ++entry) {
-    if (entry == 2) throw std::runtime_error("no journal entry agrees with the published cursor");
+    // An entry that was voided when its writer died names no cursor, whatever W was scribbled to.
+    if (entry == 2 || published_ % shm::kSlotAlign != 0) throw std::runtime_error("no journal entry agrees with the published cursor");
     const shm::JournalEntry& journal = control.journal.entry[entry];
     // sync:journal acquire: the sequence that the cursor vouches for is visible after it.
     if (journal.cursor.load(std::memory_order_acquire) == published_) {
@@ -51,7 +52,10 @@ Room Writer::reserve(std::uint64_t payload) noexcept {
   if (found.released == kNobody) {
     // Nobody reads, so there is nothing to keep, and the next reserve() looks again for joiners. But no more is staged
     // than the ring holds: a reader that joins with the next flush() starts at the published cursor of before it.
-    if (end - published_ > capacity_) flush();
+    if (end - published_ > capacity_) {
+      flush();
+      return reserve(payload);  // who joined just now gates already; and with nothing staged it fits
+    }
     limit_ = end;
     return Room::ready;
   }

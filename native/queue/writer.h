@@ -37,6 +37,8 @@ class Writer {
   // Publishes all that is committed, and rings whoever has parked. Returns the number of bells rung.
   unsigned flush() noexcept;
 
+  // The queue was shut down: nothing more may be published.
+  bool ended() const noexcept;
   // Would the last reserve() that failed get an answer now?
   bool ready() const noexcept;
   // Before sleeping on the writer's bell: asks the readers to ring, then looks again. True: do not sleep.
@@ -54,7 +56,6 @@ class Writer {
   const shm::Segment& segment() const noexcept { return *segment_; }
 
  private:
-  bool ended() const noexcept;
   void listen(std::uint32_t rank, std::uint64_t epoch, std::uint64_t before) noexcept;
 
   const std::shared_ptr<shm::Segment> segment_;
