@@ -2,17 +2,21 @@
 
 Guarantee: `import aiospin` never fails because of the extension. ImportError and OSError (a missing file, a missing
 library, another Python) select the fallback with one logged warning that says why; every other exception is a bug of
-ours and propagates. AIOSPIN_NO_EXTENSIONS selects the fallback silently, AIOSPIN_REQUIRE_EXTENSIONS refuses it.
+ours and propagates. AIOSPIN_NO_EXTENSIONS selects the fallback silently, AIOSPIN_REQUIRE_EXTENSIONS refuses it. AIOSPIN_RUNG names the rung
+that native waits idle with; ValueError for one that this build does not have.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from typing import TYPE_CHECKING
 
 from aiospin import _flags
 
 __all__ = ["core", "name", "rung"]
+
+RUNG = "AIOSPIN_RUNG"
 
 if TYPE_CHECKING:
     import aiospin._native as core
@@ -37,6 +41,12 @@ else:
             from aiospin import _fallback
 
             return _fallback
+        rung = os.environ.get(RUNG)
+        if rung:
+            try:
+                _native.choose_rung(rung)
+            except ValueError as error:
+                raise ValueError(f"{RUNG}: {error}") from None
         return _native
 
     core = _choose()

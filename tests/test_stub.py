@@ -17,6 +17,7 @@ STUB = Path(__file__).resolve().parent.parent / "aiospin" / "_native.pyi"
 
 # What only the native module has, and why the fallback needs none of it.
 NATIVE_ONLY = {
+    "choose_rung": "chooses how the CPU idles while a wait watches, and the fallback only sleeps",
     "Completion": "carries tokens from the waiter thread, and the fallback has no such thread",
     "rung": "names how the CPU idles while a wait watches, and the fallback only sleeps",
     "set_inline_hook": "steps through a stage that the fallback does not have",
@@ -24,7 +25,7 @@ NATIVE_ONLY = {
 NATIVE_ONLY_MEMBERS = {
     **dict.fromkeys(("_monitor", "_unmonitor", "monitor", "unmonitor"), "hands a wait to the waiter thread"),
     **dict.fromkeys(
-        ("crowded", "due", "observe_park", "park_cost_us", "seat", "spend"),
+        ("crowded", "due", "observe_park", "observe_run_delay", "park_cost_us", "seat", "spend"),
         "belongs to the learned horizon, and the fallback's is always zero",
     ),
 }

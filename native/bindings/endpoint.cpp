@@ -6,6 +6,7 @@
 
 #include "bindings/reader.h"
 #include "bindings/writer.h"
+#include "platform/run_delay.h"
 #include "queue/gating.h"
 #include "wait/ladder.h"
 #include "wait/service.h"
@@ -18,6 +19,7 @@ namespace {
 // waits that end at once.
 constexpr double kHoldGilUs = 2;
 constexpr double kCrowdEveryUs = 10'000;
+constexpr double kDelayEveryUs = 100'000;
 
 const shm::Segment& segment_of(const Endpoint* self) {
   return self->rank < 0 ? as_writer(self)->core->segment() : as_reader(self)->core->segment();
@@ -54,6 +56,8 @@ bool enter_slowly(Endpoint* self) {
 void stop_monitoring(Endpoint* self) {
   if (!self->monitored) return;
   self->monitored = false;
+  const double now_us = to_us(ticks());
+  self->horizon->spend(std::min(now_us - self->monitor_began_us, self->monitor_for_us), now_us);
   if (self->opened) wait::Service::instance().cancel(*self->watch);
 }
 
@@ -116,6 +120,13 @@ void look_at_crowding(Endpoint* self) {
     return;
   self->crowd_at_us = now_us;
   self->horizon->seat(queue::present(segment_of(self)));
+  if (now_us - self->delay_at_us < kDelayEveryUs) return;
+  const std::uint64_t delay = run_delay_ns();
+  if (self->delay_at_us != 0) {
+    self->horizon->observe_run_delay(static_cast<double>(delay - self->delay_ns) / 1e3 / (now_us - self->delay_at_us));
+  }
+  self->delay_at_us = now_us;
+  self->delay_ns = delay;
 }
 
 bool wait_inline(Endpoint* self, Ticks until) {

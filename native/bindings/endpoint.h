@@ -39,7 +39,10 @@ struct Endpoint {
   wait::Horizon* horizon;
   wait::Watch* watch;
   int bell;
-  double crowd_at_us;   // when crowding was looked at last
+  double crowd_at_us;      // when crowding was looked at last
+  double delay_at_us;      // when the run-queue delay was looked at last, and what it was
+  std::uint64_t delay_ns;
+  double monitor_began_us, monitor_for_us;  // of the watch that the waiter thread has
   Counters count;
 };
 

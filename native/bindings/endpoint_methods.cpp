@@ -164,7 +164,8 @@ PyObject* monitor(PyObject* op, PyObject* args) {
     stop_monitoring(self);
     self->monitored = true;
     self->monitored_for = self->suspending;
-    self->horizon->spend(us < 1e15 ? us : 0, to_us(now));
+    self->monitor_began_us = to_us(now);
+    self->monitor_for_us = us;
     wait::Service::instance().submit(*self->watch, given[0].cast<std::shared_ptr<wait::Completion>>(),
                                      given[1].cast<wait::Token>(), us < 1e15 ? now + from_us(us) : ~Ticks{0});
     return py::none();

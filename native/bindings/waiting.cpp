@@ -28,11 +28,21 @@ void register_waiting(py::module_& module) {
       .def("spend", &wait::Horizon::spend, py::arg("watched_us"), py::arg("now_us"))
       .def("seat", &wait::Horizon::seat, py::arg("roles"))
       .def_property("cpus", &wait::Horizon::cpus, &wait::Horizon::set_cpus)
+      .def("observe_run_delay", &wait::Horizon::observe_run_delay, py::arg("share"))
       .def("horizon_us", &wait::Horizon::horizon_us, py::arg("now_us"))
       .def_property_readonly("due", &wait::Horizon::due)
       .def_property_readonly("crowded", &wait::Horizon::crowded)
       .def_property_readonly("park_cost_us", &wait::Horizon::park_cost_us);
 
+  module.def(
+      "choose_rung",
+      [](const std::string& name) {
+        if (cpu::choose(name)) return;
+        std::string known;
+        for (const cpu::Rung* rung : cpu::rungs()) known += (known.empty() ? "" : ", ") + std::string(rung->name);
+        throw py::value_error("'" + name + "' is not a rung of this build: " + known);
+      },
+      py::arg("name"), "Wait with that rung from now on; before the first wait.");
   module.def("rung", [] { return std::string(cpu::chosen().name); }, "The rung that this process waits with.");
 }
 

@@ -5,6 +5,7 @@
 // It makes no system call, takes no lock and may be called by any thread.
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "platform/clock.h"
@@ -19,7 +20,10 @@ struct Rung {
 
 extern const Rung kPauseRung;
 
-// The rung of this process; every wait of the process idles with it.
+// The rungs of this build, best first, and the one that every wait of this process idles with: the first, unless
+// choose() named another before the first wait. False for a name that is not there.
+std::span<const Rung* const> rungs() noexcept;
 const Rung& chosen() noexcept;
+bool choose(std::string_view name) noexcept;
 
 }  // namespace aiospin::cpu

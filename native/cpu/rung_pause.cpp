@@ -21,6 +21,4 @@ void wait(const Word& word, std::uint64_t seen, Ticks until) noexcept {
 
 const Rung kPauseRung{"pause", wait};
 
-const Rung& chosen() noexcept { return kPauseRung; }
-
 }  // namespace aiospin::cpu

@@ -50,7 +50,8 @@ void Horizon::spend(double watched_us, double now_us) noexcept {
 double Horizon::horizon_us(double now_us) noexcept {
   if (!tuning_.parks) return std::numeric_limits<double>::infinity();
   spend(0, now_us);
-  if (crowded_ || budget_us_ <= 0 || horizon_us_ < kWorthwhileUs) return 0;
+  // Short waits in place go on under pressure, since they end before anybody could use the core; long ones do not.
+  if (crowded_ || delayed_ || budget_us_ <= 0 || horizon_us_ < kWorthwhileUs) return 0;
   return std::min(horizon_us_, budget_us_);
 }
 

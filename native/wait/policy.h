@@ -30,9 +30,12 @@ class Horizon {
   void spend(double watched_us, double now_us) noexcept;
   // How many roles are played, on how many CPUs. With more of the former, watching steals the time of whom it waits for.
   void seat(unsigned roles) noexcept { crowded_ = roles > cpus_; }
+  // The share of the last moments in which a waiting thread was runnable and did not run: others need its core.
+  void observe_run_delay(double share) noexcept { delayed_ = share > 0.1; }
   void set_cpus(unsigned cpus) noexcept { cpus_ = cpus; }
   unsigned cpus() const noexcept { return cpus_; }
   bool crowded() const noexcept { return crowded_; }
+  bool delayed() const noexcept { return delayed_; }
 
   // What to do with a wait that starts now. Infinity when it never parks.
   double horizon_us(double now_us) noexcept;
@@ -55,6 +58,7 @@ class Horizon {
   std::uint8_t short_waits_ = 0xff;  // one bit per recent wait: it was short
   unsigned cpus_ = 1;
   bool crowded_ = false;
+  bool delayed_ = false;
 };
 
 }  // namespace aiospin::wait
