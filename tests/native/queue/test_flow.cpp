@@ -1,14 +1,10 @@
-// Writer and readers without waiting, and with threads that park: order, gating, fragments, succession, corruption.
+// Writer and readers without waiting: order, gating, succession, and what must not be read.
 #include <doctest/doctest.h>
-#include <poll.h>
 
 #include <cstring>
-#include <thread>
 #include <vector>
 
 #include "../rig.h"
-#include "shm/doorbell.h"
-#include "wait/ladder.h"
 
 namespace {
 
@@ -213,49 +209,6 @@ TEST_CASE("a dropped reader no longer gates, and learns it") {
   Slot slot;
   CHECK(reader->ready());
   CHECK(reader->take(slot) == Look::dropped);
-}
-
-// Every wait goes through the doorbell, so a lost wake hangs here and the watchdog tells.
-void park(wait::Watch& watch, int bell) {
-  pollfd descriptors[] = {{bell, POLLIN, 0}};
-  REQUIRE(wait::park(watch, descriptors, 30'000'000'000, nullptr) != wait::Woke::timeout);
-}
-
-TEST_CASE("threads that park on both sides lose nothing") {
-  constexpr std::uint32_t kReaders = 3;
-  constexpr std::uint64_t kMessages = 5'000;
-  rig::Rig queue(kReaders, 2 * rig::kPageBytes);
-  std::vector<std::thread> threads;
-  for (std::uint32_t rank = 0; rank < kReaders; ++rank) {
-    threads.emplace_back([&, rank] {
-      const auto reader = queue.reader(rank);
-      wait::EndpointWatch watch(*reader);
-      for (std::uint64_t sequence = 0; sequence < kMessages;) {
-        Slot slot;
-        const Look look = reader->take(slot);
-        if (look == Look::ready) {
-          REQUIRE(slot.sequence == sequence++);
-          REQUIRE(rig::intact(slot));
-          reader->release(slot);
-        } else {
-          REQUIRE(look == Look::empty);
-          park(watch, queue.bell(1 + rank));
-        }
-      }
-    });
-  }
-  const auto writer = queue.writer();
-  wait::EndpointWatch watch(*writer);
-  while (writer->sequence() < kMessages) {
-    const Room room = rig::write(*writer, writer->sequence() % 900);
-    if (room == Room::ready) {
-      writer->flush();
-    } else {
-      REQUIRE(room == Room::full);
-      park(watch, queue.bell(0));
-    }
-  }
-  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace
