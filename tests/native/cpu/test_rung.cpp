@@ -12,7 +12,7 @@ namespace {
 
 using namespace aiospin;
 
-std::vector<const cpu::Rung*> rungs() { return {&cpu::kPauseRung, &cpu::chosen()}; }
+using cpu::rungs;
 
 // A rung may return for no reason, so a wait is a loop, as everywhere.
 void wait_for_change(const cpu::Rung& rung, const Word& word, std::uint64_t seen) {

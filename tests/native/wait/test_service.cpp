@@ -1,18 +1,19 @@
-// Completion, ladder and service with real threads: what is pushed arrives, what is awaited ends, what is cancelled is
-// left alone.
+// The waiter thread: every watch is answered once, or parked once, or cancelled, and then never touched again.
+#include "wait/service.h"
+
 #include <doctest/doctest.h>
 #include <poll.h>
 
 #include <atomic>
 #include <memory>
+#include <random>
 #include <thread>
 #include <vector>
 
 #include "../rig.h"
+#include "../sanitized.h"
 #include "shm/doorbell.h"
-#include "wait/completion.h"
-#include "wait/ladder.h"
-#include "wait/service.h"
+#include "wait/word_watch.h"
 
 namespace {
 
@@ -21,6 +22,8 @@ using wait::Completion;
 using wait::EndpointWatch;
 using wait::Service;
 using wait::Token;
+
+constexpr double kForEverUs = 600e6;
 
 // Pops until `count` tokens are there, asleep on the eventfd in between as a loop would be.
 std::vector<Token> collect(Completion& completion, std::size_t count) {
@@ -33,32 +36,28 @@ std::vector<Token> collect(Completion& completion, std::size_t count) {
   return tokens;
 }
 
-TEST_CASE("no token is left behind a loop that sleeps") {
-  constexpr std::size_t kThreads = 3, kEach = 20'000;
-  Completion completion;
-  std::vector<std::thread> pushers;
-  for (std::size_t thread = 0; thread < kThreads; ++thread) {
-    pushers.emplace_back([&, thread] {
-      for (std::size_t i = 0; i < kEach; ++i) completion.push(thread * kEach + i);
-    });
+// A watch on a word of its own, which counts how often it was parked and says what its second look finds.
+class Counted final : public wait::Watch {
+ public:
+  explicit Counted(bool second_look = false) noexcept : second_look_(second_look) {}
+  const Word& word() const noexcept override { return word_; }
+  std::uint64_t seen() const noexcept override { return 0; }
+  bool ready() const noexcept override { return word_.load() != 0 || quiet_.load(); }
+  bool announce() noexcept override {
+    announced_.fetch_add(1);
+    return second_look_;
   }
-  const std::vector<Token> tokens = collect(completion, kThreads * kEach);
-  for (std::thread& pusher : pushers) pusher.join();
-  std::vector<bool> seen(kThreads * kEach);
-  for (const Token token : tokens) {
-    REQUIRE_FALSE(seen[token]);
-    seen[token] = true;
-  }
-  CHECK(completion.pop().empty());
-}
+  void set() noexcept { word_.store(1); }
+  // Ready by something that is not the watched word.
+  void set_quietly() noexcept { quiet_.store(true); }
+  int announced() const noexcept { return announced_.load(); }
 
-TEST_CASE("a ring stays until it is drained, and a full pipe is rung") {
-  const rig::Bell bell;
-  CHECK_FALSE(shm::doorbell::drain(bell.get()));
-  for (int i = 0; i < 100'000; ++i) shm::doorbell::ring(bell.get());
-  CHECK(shm::doorbell::drain(bell.get()));
-  CHECK_FALSE(shm::doorbell::drain(bell.get()));
-}
+ private:
+  Word word_{0};
+  std::atomic<bool> quiet_{false};
+  std::atomic<int> announced_{0};
+  const bool second_look_;
+};
 
 TEST_CASE("a watch is answered by the service, or parked and rung") {
   rig::Rig queue;
@@ -84,19 +83,6 @@ TEST_CASE("a watch is answered by the service, or parked and rung") {
   }
 }
 
-TEST_CASE("after cancel the thread does not touch the watch") {
-  rig::Rig queue;
-  const auto completion = std::make_shared<Completion>();
-  for (Token token = 0; token < 500; ++token) {
-    const auto reader = queue.reader();
-    EndpointWatch watch(*reader);
-    Service::instance().submit(watch, completion, token, ticks() + from_us(1e6));
-    CHECK(Service::instance().cancel(watch));
-    CHECK_FALSE(Service::instance().cancel(watch));
-  }
-  CHECK(completion->pop().empty());
-}
-
 TEST_CASE("many watches are all answered") {
   constexpr std::uint32_t kReaders = 64;
   rig::Rig queue(kReaders);
@@ -114,38 +100,139 @@ TEST_CASE("many watches are all answered") {
   CHECK(collect(*completion, kReaders).size() == kReaders);
 }
 
-TEST_CASE("monitor sees a change, and gives up at its bound") {
-  rig::Rig queue;
-  const auto writer = queue.writer();
-  const auto reader = queue.reader();
-  EndpointWatch watch(*reader);
-  const Ticks begun = ticks();
-  CHECK_FALSE(wait::monitor(watch, begun + from_us(200)));
-  CHECK(to_us(ticks() - begun) >= 199);
-  std::thread other([&] {
-    REQUIRE(rig::write(*writer, 8) == queue::Room::ready);
-    writer->flush();
-  });
-  CHECK(wait::monitor(watch, ticks() + from_us(30e6)));
-  other.join();
+TEST_CASE("a change is told once, and the watch is forgotten") {
+  const auto completion = std::make_shared<Completion>();
+  for (Token token = 0; token < 200; ++token) {
+    Counted watch;
+    Service::instance().submit(watch, completion, token, ticks() + from_us(kForEverUs));
+    watch.set();
+    CHECK(collect(*completion, 1) == std::vector<Token>{token});
+    CHECK_FALSE(Service::instance().cancel(watch));
+    CHECK(watch.announced() == 0);
+  }
+  CHECK(completion->pop().empty());
 }
 
-TEST_CASE("park tells the bell, another descriptor and the time-out apart") {
-  rig::Rig queue;
-  const auto writer = queue.writer();
-  const auto reader = queue.reader();
-  EndpointWatch watch(*reader);
-  const rig::Bell other;
-  pollfd descriptors[] = {{queue.bell(1), POLLIN, 0}, {other.get(), POLLIN, 0}};
-  CHECK(wait::park(watch, descriptors, 1'000'000, nullptr) == wait::Woke::timeout);
-  shm::doorbell::ring(other.get());
-  CHECK(wait::park(watch, descriptors, -1, nullptr) == wait::Woke::other);
-  shm::doorbell::drain(other.get());
-  shm::doorbell::ring(queue.bell(1));
-  CHECK(wait::park(watch, descriptors, -1, nullptr) == wait::Woke::bell);
-  REQUIRE(rig::write(*writer, 8) == queue::Room::ready);
-  writer->flush();
-  CHECK(wait::park(watch, descriptors, -1, nullptr) == wait::Woke::ready);
+TEST_CASE("what became ready before it was submitted, or without its word, is told too") {
+  const auto completion = std::make_shared<Completion>();
+  Counted before, quiet, other;
+  before.set();
+  Service::instance().submit(before, completion, 1, ticks() + from_us(kForEverUs));
+  CHECK(collect(*completion, 1) == std::vector<Token>{1});
+  for (const bool alone : {true, false}) {
+    CAPTURE(alone);
+    if (!alone) Service::instance().submit(other, completion, 3, ticks() + from_us(kForEverUs));
+    Counted watch;
+    Service::instance().submit(watch, completion, 2, ticks() + from_us(kForEverUs));
+    watch.set_quietly();
+    CHECK(collect(*completion, 1) == std::vector<Token>{2});
+  }
+  CHECK(Service::instance().cancel(other));
+}
+
+TEST_CASE("when its time is over a watch is parked once and forgotten; told only if the second look finds something") {
+  const auto completion = std::make_shared<Completion>();
+  for (const bool finds : {false, true}) {
+    for (const double us : {0.0, 300.0}) {
+      CAPTURE(finds);
+      CAPTURE(us);
+      Counted watch(finds);
+      const Ticks until = ticks() + from_us(us);
+      Service::instance().submit(watch, completion, 5, until);
+      const Ticks give_up = ticks() + from_us(30e6);
+      while (watch.announced() == 0) {
+        REQUIRE(ticks() < give_up);
+        std::this_thread::yield();
+      }
+      CHECK(ticks() >= until);
+      if (finds) CHECK(collect(*completion, 1) == std::vector<Token>{5});
+      CHECK_FALSE(Service::instance().cancel(watch));
+      watch.set();
+      Counted next;  // one more pass of the thread goes by
+      Service::instance().submit(next, completion, 6, ticks() + from_us(kForEverUs));
+      next.set();
+      CHECK(collect(*completion, 1) == std::vector<Token>{6});
+      CHECK(watch.announced() == 1);
+    }
+  }
+}
+
+TEST_CASE("a watch that nobody submitted cannot be cancelled, one that waits can be once") {
+  const auto completion = std::make_shared<Completion>();
+  Counted watch;
+  CHECK_FALSE(Service::instance().cancel(watch));
+  Service::instance().submit(watch, completion, 1, ticks() + from_us(kForEverUs));
+  CHECK(Service::instance().cancel(watch));
+  CHECK_FALSE(Service::instance().cancel(watch));
+  watch.set();
+  CHECK(completion->pop().empty());
+}
+
+// Each round destroys its watches as soon as it may: a thread that still touched one would be caught by a sanitizer.
+void churn(unsigned seed, std::size_t rounds, std::atomic<std::size_t>& answered) {
+  std::minstd_rand random(seed);
+  for (std::size_t round = 0; round < rounds; ++round) {
+    const auto completion = std::make_shared<Completion>();
+    const std::size_t count = 1 + random() % 4;
+    std::vector<std::unique_ptr<Counted>> watches;
+    std::vector<bool> must_answer(count);
+    std::size_t expected = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      watches.push_back(std::make_unique<Counted>(random() % 2 == 0));
+      const double us = random() % 3 == 0 ? kForEverUs : static_cast<double>(random() % 200);
+      Service::instance().submit(*watches[i], completion, i, ticks() + from_us(us));
+      if (us == kForEverUs && random() % 2 == 0) {
+        must_answer[i] = true;
+        ++expected;
+        watches[i]->set();
+      }
+    }
+    // Of what need not be answered some is cancelled at once, and some only after what must be has been.
+    for (std::size_t i = 0; i < count; ++i) {
+      if (must_answer[i] || random() % 2 == 0) continue;
+      Service::instance().cancel(*watches[i]);
+      watches[i].reset();
+    }
+    std::vector<int> told(count);
+    while (expected > 0) {
+      for (const Token token : collect(*completion, 1)) {
+        REQUIRE(token < count);
+        REQUIRE(++told[token] == 1);
+        if (must_answer[token]) --expected;
+      }
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      if (watches[i] == nullptr) continue;
+      const bool was_waiting = Service::instance().cancel(*watches[i]);
+      if (must_answer[i]) REQUIRE_FALSE(was_waiting);
+      REQUIRE(watches[i]->announced() <= 1);
+      watches[i].reset();
+    }
+    for (const Token token : completion->pop()) REQUIRE(++told[token] == 1);
+    for (const int times : told) answered += static_cast<std::size_t>(times);
+  }
+}
+
+TEST_CASE("several loops submit, cancel and destroy at random") {
+  constexpr std::size_t kRounds = 10'000 / rig::kSlowdown;
+  std::atomic<std::size_t> answered{0};
+  std::vector<std::thread> loops;
+  for (unsigned seed = 1; seed <= 3; ++seed) loops.emplace_back([&, seed] { churn(seed, kRounds, answered); });
+  for (std::thread& loop : loops) loop.join();
+  CHECK(answered.load() > kRounds / 4);
+}
+
+TEST_CASE("a completion lives as long as somebody may push to it") {
+  Counted watch;
+  std::weak_ptr<Completion> observed;
+  {
+    const auto completion = std::make_shared<Completion>();
+    observed = completion;
+    Service::instance().submit(watch, completion, 1, ticks() + from_us(kForEverUs));
+  }
+  CHECK_FALSE(observed.expired());
+  CHECK(Service::instance().cancel(watch));
+  CHECK(observed.expired());
 }
 
 }  // namespace
