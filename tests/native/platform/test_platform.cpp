@@ -2,24 +2,28 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <system_error>
+#include <thread>
 #include <utility>
 
+#include "../forked.h"
 #include "platform/clock.h"
 #include "platform/fd.h"
 #include "platform/mapping.h"
 #include "platform/membarrier.h"
+#include "platform/run_delay.h"
 
 namespace {
 
 using namespace aiospin;
-constexpr std::size_t kLength = 2 * 4096;
+const std::size_t kLength = 2 * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 
 Fd memory() {
   Fd file(memfd_create("test", MFD_CLOEXEC));
-  REQUIRE(ftruncate(file.get(), kLength) == 0);
+  REQUIRE(ftruncate(file.get(), static_cast<off_t>(kLength)) == 0);
   return file;
 }
 
@@ -89,6 +93,28 @@ TEST_CASE("a descriptor closes itself once") {
     CHECK(is_open(copy));
   }
   CHECK_FALSE(is_open(copy));
+}
+
+TEST_CASE("run delay is counted per thread, never runs backwards, and survives a fork") {
+  std::uint64_t last = run_delay_ns();
+  for (int i = 0; i < 100; ++i) {
+    const std::uint64_t now = run_delay_ns();
+    REQUIRE(now >= last);
+    last = now;
+  }
+  // The child's descriptor is its own: the parent's shows the parent's thread, which stands still in waitpid().
+  CHECK(rig::forked([&] {
+          const std::uint64_t fresh = run_delay_ns();
+          return run_delay_ns() >= fresh ? 0 : 1;
+        }) == 0);
+  CHECK(run_delay_ns() >= last);
+  // Threads come and go without leaving descriptors behind.
+  const int lowest = dup(0);
+  for (int i = 0; i < 20; ++i) std::thread([] { run_delay_ns(); }).join();
+  const int again = dup(0);
+  CHECK(again == lowest + 1);
+  close(again);
+  close(lowest);
 }
 
 TEST_CASE("the barrier works after enrolling, or both say that they do not") {

@@ -48,6 +48,82 @@ TEST_CASE("a crowd ends watching, and its end brings it back") {
   CHECK(horizon.due());
 }
 
+TEST_CASE("a run queue that delays us ends watching, and its end brings it back; short waits in place go on") {
+  Horizon horizon(Tuning{.core_share = 1});
+  for (int i = 0; i < 50; ++i) horizon.observe(3);
+  horizon.observe_run_delay(0.5);
+  CHECK(horizon.delayed());
+  CHECK(horizon.horizon_us(0) == 0);
+  CHECK(horizon.due());
+  horizon.observe_run_delay(0.01);
+  CHECK_FALSE(horizon.delayed());
+  CHECK(horizon.horizon_us(0) > 0);
+}
+
+TEST_CASE("roles crowd when there are more of them than CPUs") {
+  Horizon horizon(Tuning{});
+  for (const unsigned cpus : {1u, 2u, 7u}) {
+    horizon.set_cpus(cpus);
+    for (unsigned roles = 0; roles < 10; ++roles) {
+      horizon.seat(roles);
+      CHECK(horizon.crowded() == (roles > cpus));
+    }
+  }
+}
+
+TEST_CASE("waiting in place is due while half of the last eight waits were short") {
+  Horizon horizon(Tuning{.inline_us = 10, .core_share = 1});
+  CHECK(horizon.due());
+  for (int i = 0; i < 8; ++i) horizon.observe(10.5);
+  CHECK_FALSE(horizon.due());
+  for (int i = 1; i <= 8; ++i) {
+    horizon.observe(10);
+    CHECK(horizon.due() == (i >= 4));
+  }
+  for (int i = 1; i <= 8; ++i) {
+    horizon.observe(11);
+    CHECK(horizon.due() == (i <= 4));
+  }
+}
+
+TEST_CASE("waiting in place lasts no longer than a park costs") {
+  Horizon slow(Tuning{.inline_us = 20}), quick(Tuning{.inline_us = 5});
+  CHECK(slow.inline_us() == 15);  // until a park was measured
+  for (int i = 0; i < 200; ++i) slow.observe_park(60);
+  CHECK(slow.inline_us() == 20);
+  CHECK(quick.inline_us() == 5);
+}
+
+TEST_CASE("at a cadence of 5 ms nothing is watched, and one quick burst does not change that for long") {
+  Horizon horizon(Tuning{});
+  double now = 0;
+  for (int i = 0; i < 20; ++i) horizon.observe(5'000);
+  for (int round = 0; round < 10; ++round) {
+    for (int i = 0; i < 3; ++i) horizon.observe(4);
+    for (int i = 0; i < 6; ++i) horizon.observe(5'000);
+    CHECK(horizon.horizon_us(now += 5'000) == 0);
+  }
+}
+
+TEST_CASE("a floor under the horizon holds, unless the budget is spent") {
+  Horizon floored(Tuning{.minimum_us = 50, .maximum_us = 200, .core_share = 1});
+  for (int i = 0; i < 100; ++i) floored.observe(1e6);
+  CHECK(floored.horizon_us(0) == 50);
+  Horizon poor(Tuning{.minimum_us = 50, .maximum_us = 200, .core_share = 0.1});
+  CHECK(poor.horizon_us(0) == 50);
+  poor.spend(10'000, 0);
+  CHECK(poor.horizon_us(0) == 0);
+  CHECK(poor.horizon_us(1'000) == 0);
+  CHECK(poor.horizon_us(200'000) == 50);
+}
+
+TEST_CASE("a clock that stands still earns no budget") {
+  Horizon horizon(Tuning{.core_share = 0.25});
+  horizon.spend(1'999, 1'000);
+  for (int i = 0; i < 10; ++i) CHECK(horizon.horizon_us(1'000) == 1);
+  CHECK(horizon.horizon_us(1'004) == 2);
+}
+
 TEST_CASE("a policy that never parks watches for ever") {
   Horizon horizon(Tuning{.parks = false});
   for (int i = 0; i < 50; ++i) horizon.observe(1e9);
