@@ -29,7 +29,7 @@ def test_the_program_runs(tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     path.write_text(program, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", path],
+        [sys.executable, "-W", "error", path],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
