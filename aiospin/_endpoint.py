@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiospin import _codec, _layout, _loop, _roles, _travel
 from aiospin._acquire import LOOK_AFTER, LOOK_AFTER_UNBARRIERED, Line
-from aiospin._errors import BlockingInEventLoopWarning, PeerDied
+from aiospin._errors import BlockingInEventLoopWarning, PeerDied, QueueClosed
 from aiospin._handle import Handle
 from aiospin._peers import Peers
 from aiospin._policy import WaitPolicy, resolve
@@ -228,7 +228,9 @@ class Endpoint(_Core):
     def _claim(self) -> None:
         """Take the role. RoleTaken(pid) if a living process has it, QueueClosed if this endpoint was closed."""
         with self._claiming:
-            if self._tenancy is None and not self._closed:
+            if self._closed:
+                raise QueueClosed(f"{self.role_name} is closed")
+            if self._tenancy is None:
                 self._claim_role()
 
     def _claim_role(self) -> None:
