@@ -69,7 +69,7 @@ PYBIND11_MODULE(_native, module, py::mod_gil_not_used()) {
   module.attr("NAME") = "native";
   PyObject* m = module.ptr();
   if (!bindings::look_up_names_and_classes() || !bindings::make_turn(m) || !bindings::make_slot_types(m) ||
-      !bindings::make_operation_types(m) || !bindings::make_endpoint_types(m)) {
+      !bindings::make_operation_types(m) || !bindings::make_acquire_types(m) || !bindings::make_endpoint_types(m)) {
     throw py::error_already_set();
   }
   module.def("set_inline_hook", [](py::handle hook) { bindings::set_inline_hook(hook.ptr()); }, py::arg("hook"));

@@ -1,4 +1,4 @@
-// Operation and Acquire: the coroutine protocol, `with` and `async with` around an attempt.
+// Operation: the coroutine protocol around an attempt.
 #include "bindings/operation.h"
 
 #include <new>
@@ -8,12 +8,6 @@
 #include "bindings/writer.h"
 
 namespace aiospin::bindings {
-
-namespace {
-
-PyObject* object(OperationObject* self) { return reinterpret_cast<PyObject*>(self); }
-PyObject* endpoint_object(const OperationObject* self) { return reinterpret_cast<PyObject*>(self->endpoint); }
-bool reads(const OperationObject* self) { return self->kind <= Kind::get_many; }
 
 const char* kind_name(Kind kind) {
   switch (kind) {
@@ -58,7 +52,10 @@ Attempt attempt(OperationObject* self, PyObject** result) {
   return Attempt::failed;
 }
 
-const char* wanted(const OperationObject* self) { return reads(self) ? "message" : "room"; }
+namespace {
+
+PyObject* object(OperationObject* self) { return reinterpret_cast<PyObject*>(self); }
+PyObject* endpoint_object(const OperationObject* self) { return reinterpret_cast<PyObject*>(self->endpoint); }
 
 void start_waiting(OperationObject* self) {
   if (self->waits) return;
@@ -323,67 +320,6 @@ void operation_dealloc(PyObject* op) {
   Py_DECREF(type);
 }
 
-// --- with, async with
-
-PyObject* acquire_enter(PyObject* op, PyObject*) {
-  OperationObject* self = as_operation(op);
-  if (self->stage != Stage::created) {
-    PyErr_Format(PyExc_RuntimeError, "cannot reuse a started %s()", kind_name(self->kind));
-    return nullptr;
-  }
-  self->stage = Stage::finished;
-  if (!reads(self) && !take_turn(as_writer(self->endpoint), self->deadline)) return nullptr;
-  if (self->endpoint->queued != 0) {
-    raise_busy(self->endpoint);
-    return nullptr;
-  }
-  self->slot = drive(self->endpoint, self->deadline, wanted(self),
-                     [self](PyObject** result) { return attempt(self, result); });
-  return Py_XNewRef(self->slot);
-}
-
-PyObject* acquire_exit(PyObject* op, PyObject* const* args, Py_ssize_t nargs) {
-  OperationObject* self = as_operation(op);
-  const Ref slot(std::exchange(self->slot, nullptr));
-  if (!slot) Py_RETURN_NONE;
-  if (reads(self)) {
-    leave_read_slot(slot.get());
-  } else if (nargs > 0 && args[0] != Py_None) {
-    abort_write_slot(slot.get());
-  } else if (!publish_write_slot(slot.get())) {
-    return nullptr;
-  }
-  Py_RETURN_NONE;
-}
-
-PyObject* acquire_aenter(PyObject* self, PyObject*) { return Py_NewRef(self); }
-
-PyObject* acquire_aexit(PyObject* op, PyObject* const* args, Py_ssize_t nargs) {
-  OperationObject* self = as_operation(op);
-  if (!reads(self) && self->slot != nullptr && nargs > 0 && args[0] == Py_None) {
-    const Ref slot(std::exchange(self->slot, nullptr));
-    PyObject* sending = publish_write_slot_async(slot.get());
-    if (sending != nullptr || PyErr_Occurred()) return sending;
-  } else if (!Ref(acquire_exit(op, args, nargs))) {
-    return nullptr;
-  }
-  return PyType_GenericAlloc(types.settled, 0);
-}
-
-// --- an awaitable that is done
-
-PySendResult settled_send(PyObject*, PyObject*, PyObject** result) {
-  *result = Py_NewRef(Py_None);
-  return PYGEN_RETURN;
-}
-PyObject* settled_next(PyObject*) { return nullptr; }  // StopIteration(None)
-
-void settled_dealloc(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
 PyMethodDef operation_methods[] = {
     {"send", operation_send, METH_O, nullptr},
     {"throw", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(operation_throw)), METH_FASTCALL, nullptr},
@@ -413,38 +349,6 @@ PyType_Spec operation_spec = {
     "aiospin._native.Operation", sizeof(OperationObject), 0,
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, operation_slots};
 
-PyMethodDef acquire_methods[] = {
-    {"__enter__", acquire_enter, METH_NOARGS, nullptr},
-    {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(acquire_exit)), METH_FASTCALL, nullptr},
-    {"__aenter__", acquire_aenter, METH_NOARGS, nullptr},
-    {"__aexit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(acquire_aexit)), METH_FASTCALL, nullptr},
-    {nullptr, nullptr, 0, nullptr},
-};
-PyType_Slot acquire_slots[] = {
-    {Py_tp_doc, const_cast<char*>("What acquire_read() and acquire_write() return: await it, or enter it with `with` or "
-                                  "`async with`. Once.")},
-    {Py_tp_methods, acquire_methods},
-    {0, nullptr},
-};
-PyType_Spec acquire_spec = {"aiospin._native.Acquire", sizeof(OperationObject), 0,
-                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, acquire_slots};
-
-PyType_Slot settled_slots[] = {
-    {Py_tp_dealloc, reinterpret_cast<void*>(settled_dealloc)},
-    {Py_tp_iter, reinterpret_cast<void*>(PyObject_SelfIter)},
-    {Py_tp_iternext, reinterpret_cast<void*>(settled_next)},
-    {Py_am_await, reinterpret_cast<void*>(PyObject_SelfIter)},
-    {Py_am_send, reinterpret_cast<void*>(settled_send)},
-    {0, nullptr},
-};
-PyType_Spec settled_spec = {"aiospin._native.Settled", sizeof(PyObject), 0,
-                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, settled_slots};
-
-PyTypeObject* make(PyObject* module, PyType_Spec& spec, PyTypeObject* base) {
-  return reinterpret_cast<PyTypeObject*>(
-      PyType_FromModuleAndSpec(module, &spec, reinterpret_cast<PyObject*>(base)));
-}
-
 }  // namespace
 
 PyObject* new_operation(PyTypeObject* type, Kind kind, Endpoint* endpoint, const Deadline& deadline) {
@@ -469,12 +373,9 @@ PyObject* new_operation(PyTypeObject* type, Kind kind, Endpoint* endpoint, const
 void set_inline_hook(PyObject* hook) { Py_XSETREF(inline_hook, hook == Py_None ? nullptr : Py_NewRef(hook)); }
 
 bool make_operation_types(PyObject* module) {
-  types.operation = make(module, operation_spec, nullptr);
+  types.operation = reinterpret_cast<PyTypeObject*>(PyType_FromModuleAndSpec(module, &operation_spec, nullptr));
   if (types.operation == nullptr) return false;
-  types.acquire = make(module, acquire_spec, types.operation);
-  types.settled = make(module, settled_spec, nullptr);
-  return types.acquire != nullptr && types.settled != nullptr && PyModule_AddType(module, types.operation) == 0 &&
-         PyModule_AddType(module, types.acquire) == 0;
+  return PyModule_AddType(module, types.operation) == 0;
 }
 
 }  // namespace aiospin::bindings

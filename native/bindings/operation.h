@@ -35,11 +35,18 @@ struct OperationObject {
 
 inline OperationObject* as_operation(PyObject* self) { return reinterpret_cast<OperationObject*>(self); }
 
+inline bool reads(const OperationObject* self) { return self->kind <= Kind::get_many; }
+inline const char* wanted(const OperationObject* self) { return reads(self) ? "message" : "room"; }
+const char* kind_name(Kind kind);
+// One try, whatever the kind; `result` is a new reference when done.
+Attempt attempt(OperationObject* self, PyObject** result);
+
 PyObject* new_operation(PyTypeObject* type, Kind kind, Endpoint* endpoint, const Deadline& deadline);
 
 // Calls hook("inline", operation) before every wait in a loop's own thread; None for no hook.
 void set_inline_hook(PyObject* hook);
 
 bool make_operation_types(PyObject* module);
+bool make_acquire_types(PyObject* module);  // after the operation's
 
 }  // namespace aiospin::bindings
