@@ -57,6 +57,8 @@ class Program:
         self._stderr = tempfile.TemporaryFile("w+")
         inherited = {name: value for name, value in os.environ.items() if name != "AIOSPIN_NO_EXTENSIONS"}
         no_extensions = {"AIOSPIN_NO_EXTENSIONS": "1"} if backend == "fallback" else {}
+        self._last: Any = None
+        self._unheard = ""
         self._process = subprocess.Popen(
             [sys.executable, "-W", warnings, "-c", _PRELUDE + textwrap.dedent(text), json.dumps(arguments)],
             stdin=subprocess.PIPE,
@@ -75,7 +77,15 @@ class Program:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, f"the program ended without a word: {self.complaints()}"
-        return json.loads(line)
+        self._last = json.loads(line)
+        return self._last
+
+    def last_heard(self) -> Any:
+        """The last whole value that it said before it was killed."""
+        for line in self._unheard.splitlines(keepends=True):
+            if line.endswith("\n"):
+                self._last = json.loads(line)
+        return self._last
 
     def say(self, value: Any = None) -> None:
         """Give the program's `hear()` a value."""
@@ -105,6 +115,8 @@ class Program:
         """SIGKILL, and wait until it is gone. Idempotent."""
         self._process.kill()
         self._process.wait()
+        if self._process.stdout is not None and not self._process.stdout.closed:
+            self._unheard = self._process.stdout.read()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 try:
