@@ -1,20 +1,18 @@
 // How much a test that repeats itself may do in this build: sanitizers cost a factor of ten and more.
 #pragma once
 
-#include <cstdint>
-
 namespace aiospin::rig {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr std::uint64_t kSlowdown = 10;
+inline constexpr int kSlowdown = 10;
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-inline constexpr std::uint64_t kSlowdown = 10;
+inline constexpr int kSlowdown = 10;
 #else
-inline constexpr std::uint64_t kSlowdown = 1;
+inline constexpr int kSlowdown = 1;
 #endif
 #else
-inline constexpr std::uint64_t kSlowdown = 1;
+inline constexpr int kSlowdown = 1;
 #endif
 
 }  // namespace aiospin::rig

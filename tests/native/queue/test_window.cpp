@@ -6,11 +6,14 @@
 #include <set>
 #include <vector>
 
+#include "../sanitized.h"
 #include "queue/window.h"
 
 namespace {
 
 using aiospin::queue::Window;
+
+constexpr int kRounds = 50 / aiospin::rig::kSlowdown;
 
 TEST_CASE("closing the oldest moves the front past everything already closed") {
   Window window;
@@ -27,18 +30,20 @@ TEST_CASE("closing the oldest moves the front past everything already closed") {
 
 TEST_CASE("random orders agree with a set") {
   std::mt19937 random(20);
-  for (int round = 0; round < 50; ++round) {
+  for (int round = 0; round < kRounds; ++round) {
+    const unsigned opens = 3 + static_cast<unsigned>(round) % 5;  // in ten steps: few held, or ever more
+    const bool mostly_oldest = round % 2 == 0;
     Window window;
     std::set<std::uint64_t> held;
     std::uint64_t next = 0;
     for (int step = 0; step < 2000; ++step) {
-      if (held.empty() || random() % 2 == 0) {
+      if (held.empty() || random() % 10 < opens) {
         window.open(next);
         held.insert(next);
         next += 64 * (1 + random() % 5);
       } else {
         auto victim = held.begin();
-        std::advance(victim, random() % held.size());
+        if (!mostly_oldest || random() % 4 == 0) std::advance(victim, random() % held.size());
         const bool oldest = victim == held.begin();
         REQUIRE(window.close(*victim) == oldest);
         held.erase(victim);
