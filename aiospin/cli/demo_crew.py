@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import multiprocessing
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from types import TracebackType
@@ -38,7 +38,7 @@ class WorkerDied(Exception):
 
 
 @contextlib.contextmanager
-def _sigint_blocked() -> Iterator[None]:
+def _sigint_blocked() -> Generator[None, None, None]:
     """What is started inside inherits the block; a Ctrl-C that comes meanwhile is served afterwards."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -85,7 +85,7 @@ class Crew:
         return WorkerDied(rank, self.processes[rank])
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[asyncio.Future[None]]:
+    def watched(self) -> Generator[asyncio.Future[None], None, None]:
         """A future of the running loop that raises WorkerDied when a worker ends. To be awaited by somebody."""
         loop = asyncio.get_running_loop()
         death: asyncio.Future[None] = loop.create_future()

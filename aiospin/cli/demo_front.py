@@ -35,13 +35,13 @@ class Outcome:
     files: int = 0
     nbytes: int = 0
     verified: int = 0
-    wrong: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list[str])
     """what was wrong, in words, of every answer that differs"""
     seconds: float = 0.0
-    latencies: list[int] = field(default_factory=list)
+    latencies: list[int] = field(default_factory=list[int])
     """one per answer: from just before the file was written into the ring to its answer"""
-    cpu_seconds: list[float] = field(default_factory=list)
-    idle_cpu_percent: list[float] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list[float])
+    idle_cpu_percent: list[float] = field(default_factory=list[float])
 
     @property
     def lost(self) -> int:
@@ -74,7 +74,8 @@ class FrontEnd:
         self.outcome = Outcome()
         self._queue = queue
         self._writer = writer
-        self._ranks = {reader: rank for rank, reader in enumerate(answers)}
+        self._answers = tuple(answers)
+        self._ranks: dict[object, int] = {reader: rank for rank, reader in enumerate(answers)}
         self._crew = crew
         self._sources = sources
         self._room = asyncio.Semaphore(window)
@@ -117,7 +118,7 @@ class FrontEnd:
                 for source in batch:
                     await self._room.acquire()
                     index = outcome.files
-                    self._sent[index] = Sent(source, time.perf_counter_ns(), len(self._ranks))
+                    self._sent[index] = Sent(source, time.perf_counter_ns(), len(self._answers))
                     self._all_answered.clear()
                     outcome.files += 1
                     outcome.nbytes += source.nbytes
@@ -127,22 +128,22 @@ class FrontEnd:
     async def _collect(self) -> None:
         """Takes answers for as long as it is let; between them it waits for whichever worker is first."""
         async with WaitSet() as waiting:
-            for reader in self._ranks:
+            for reader in self._answers:
                 waiting.add(reader)
             while True:
-                for reader in await waiting.wait():
-                    self._take(reader)
+                for member in await waiting.wait():
+                    self._take(self._ranks[member])
 
-    def _take(self, reader: QueueReader[bytes]) -> None:
+    def _take(self, rank: int) -> None:
         """All answers that lie in one worker's queue."""
         try:
-            while (slot := reader.try_acquire_read()) is not None:
+            while (slot := self._answers[rank].try_acquire_read()) is not None:
                 arrived = time.perf_counter_ns()
                 with slot:
                     answer = Answer.unpack(slot.data)
-                self._check(answer, self._ranks[reader], arrived)
+                self._check(answer, rank, arrived)
         except PeerDied as death:
-            raise self._crew.died(self._ranks[reader]) from death
+            raise self._crew.died(rank) from death
 
     def _check(self, answer: Answer, rank: int, arrived: int) -> None:
         outcome = self.outcome

@@ -12,7 +12,7 @@ import hashlib
 import os
 import stat
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -51,7 +51,7 @@ class Sources:
         self._stop = threading.Event()
         self._files = self._read_all()
 
-    async def batches(self) -> AsyncIterator[list[Source]]:
+    async def batches(self) -> AsyncGenerator[list[Source], None]:
         """Lists of sources, the next one being read while the caller is busy with the last.
 
         Ended early (closed, cancelled), it calls the reading off and returns once the thread has.
@@ -103,7 +103,7 @@ class Sources:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return None
         digest = hashlib.sha256()
-        chunks = []
+        chunks: list[bytes] = []
         lines = 0
         # O_NONBLOCK and a second look: what was a file may be a FIFO by now, and opening that could block for ever
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

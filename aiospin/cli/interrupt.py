@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -38,7 +38,7 @@ class Interrupt:
             loop.call_soon_threadsafe(task.cancel)
 
     @contextlib.contextmanager
-    def cancel_here(self) -> Iterator[None]:
+    def cancel_here(self) -> Generator[None, None, None]:
         """Inside, a Ctrl-C (one that came before, too) cancels the current task."""
         task = asyncio.current_task()
         assert task is not None

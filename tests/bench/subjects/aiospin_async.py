@@ -39,8 +39,8 @@ def pingpong(loop: str, load: Load) -> Figures:
         return round_trips(stamps)
 
     with (
-        Queue(readers=1, capacity=CAPACITY) as there,
-        Queue(readers=1, capacity=CAPACITY) as back,
+        Queue[bytes](readers=1, capacity=CAPACITY) as there,
+        Queue[bytes](readers=1, capacity=CAPACITY) as back,
         Companion(_echo, there.reader(0), back.writer(), loop, load),
         there.writer() as writer,
         back.reader(0) as reader,
@@ -70,7 +70,7 @@ def cadence(loop: str, load: Load) -> Figures:
         return {**latency(took), "cpu_percent": cpu.percent()}
 
     with (
-        Queue(readers=1, capacity=CAPACITY) as queue,
+        Queue[bytes](readers=1, capacity=CAPACITY) as queue,
         Companion(_paced, queue.writer(), loop, load),
         queue.reader(0) as reader,
     ):
@@ -97,7 +97,7 @@ async def _take(reader: QueueReader[bytes], load: Load) -> Figures:
 
 def throughput(loop: str, load: Load) -> Figures:
     with (
-        Queue(readers=1, capacity=CAPACITY) as queue,
+        Queue[bytes](readers=1, capacity=CAPACITY) as queue,
         Companion(_flood, queue.writer(), loop, load),
         queue.reader(0) as reader,
     ):
@@ -126,7 +126,7 @@ def batch(loop: str, load: Load) -> Figures:
             return rate(load, taken, start)
 
     with (
-        Queue(readers=1, capacity=CAPACITY) as queue,
+        Queue[bytes](readers=1, capacity=CAPACITY) as queue,
         Companion(_flood_in_batches, queue.writer(), loop, load),
         queue.reader(0) as reader,
     ):
@@ -141,7 +141,7 @@ def payload(loop: str, load: Load) -> Figures:
         return await _take(reader, Load(load.count - warm_up, load.nbytes))
 
     with (
-        Queue(readers=1, capacity=PAYLOAD_CAPACITY) as queue,
+        Queue[bytes](readers=1, capacity=PAYLOAD_CAPACITY) as queue,
         Companion(flood, queue.writer(), load),
         queue.reader(0) as reader,
     ):
@@ -173,7 +173,7 @@ def lag(loop: str, load: Load) -> Figures:
 
     def phase(load: Load) -> list[float]:
         with (
-            Queue(readers=1, capacity=CAPACITY) as queue,
+            Queue[bytes](readers=1, capacity=CAPACITY) as queue,
             Companion(_rated, queue.writer(), load),
             queue.reader(0) as reader,
         ):

@@ -20,7 +20,7 @@ SETTLE = 1.0
 def idle(load: Load, park: Callable[..., None], *args: Any) -> Figures:
     """`park(reader, *args)` in `load.processes` processes; the busiest one's wake-ups and CPU over `load.seconds`."""
     with contextlib.ExitStack() as stack:
-        queue = stack.enter_context(Queue(readers=load.processes, capacity="1 MiB"))
+        queue = stack.enter_context(Queue[bytes](readers=load.processes, capacity="1 MiB"))
         peers = [stack.enter_context(Companion(park, queue.reader(rank), *args)) for rank in range(load.processes)]
         writer = queue.writer()
         stack.callback(writer.close)

@@ -26,8 +26,8 @@ def pingpong(load: Load) -> Figures:
     clock = time.perf_counter_ns
     stamps = [0] * load.count
     with (
-        Queue(readers=1, capacity=CAPACITY) as there,
-        Queue(readers=1, capacity=CAPACITY) as back,
+        Queue[bytes](readers=1, capacity=CAPACITY) as there,
+        Queue[bytes](readers=1, capacity=CAPACITY) as back,
         Companion(_echo, there.reader(0), back.writer(), load),
         there.writer() as writer,
         back.reader(0) as reader,
@@ -50,7 +50,7 @@ def paced(writer: QueueWriter[bytes], load: Load) -> None:
 def cadence(load: Load) -> Figures:
     took = []
     with (
-        Queue(readers=1, capacity=CAPACITY) as queue,
+        Queue[bytes](readers=1, capacity=CAPACITY) as queue,
         Companion(paced, queue.writer(), load),
         queue.reader(0) as reader,
     ):
@@ -72,7 +72,7 @@ def flood(writer: QueueWriter[bytes], load: Load) -> None:
 
 def throughput(load: Load) -> Figures:
     with (
-        Queue(readers=1, capacity=CAPACITY) as queue,
+        Queue[bytes](readers=1, capacity=CAPACITY) as queue,
         Companion(flood, queue.writer(), load),
         queue.reader(0) as reader,
     ):
@@ -93,7 +93,7 @@ def flood_in_batches(writer: QueueWriter[bytes], load: Load) -> None:
 def batch(load: Load) -> Figures:
     taken = 0
     with (
-        Queue(readers=1, capacity=CAPACITY) as queue,
+        Queue[bytes](readers=1, capacity=CAPACITY) as queue,
         Companion(flood_in_batches, queue.writer(), load),
         queue.reader(0) as reader,
     ):
@@ -109,7 +109,7 @@ def batch(load: Load) -> Figures:
 def payload(load: Load) -> Figures:
     warm_up = load.count // 10
     with (
-        Queue(readers=1, capacity=PAYLOAD_CAPACITY) as queue,
+        Queue[bytes](readers=1, capacity=PAYLOAD_CAPACITY) as queue,
         Companion(flood, queue.writer(), load),
         queue.reader(0) as reader,
     ):
