@@ -14,6 +14,7 @@ Assumption: runs in the loop's thread, but for `_kick`.
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 import time
 import weakref
@@ -49,7 +50,7 @@ class Line:
             self._move(station)
         future = station.future()
         if _seams.stage is not None:
-            future.add_done_callback(lambda done: done.cancelled() or _seams.reached("notified", operation))
+            future.add_done_callback(functools.partial(_notified, operation))
         self._waiting[operation] = future
         if remaining is not None and operation not in self._timers:
             self._expire_in(station, remaining, operation, time.monotonic() + remaining)
@@ -172,6 +173,11 @@ class Line:
         self._thread = threading.get_ident()
         self._descriptors = ()
         self.listen_to_peers()
+
+
+def _notified(operation: Any, done: _loop.Future) -> None:
+    if not done.cancelled():
+        _seams.reached("notified", operation)
 
 
 def _weakly(method: Callable[[], None]) -> Callable[[], None]:

@@ -58,8 +58,8 @@ def wait_word(
 def store_word(buffer: Any, value: int, *, offset: int = 0) -> None:
     """Set the aligned 64-bit word at `offset` of a writable buffer: the other side of `wait_word`.
 
-    What this thread wrote before is visible to whoever sees the word. Raises ValueError for a word outside the buffer or
-    out of alignment, BufferError for a read-only one.
+    What this thread wrote before is visible to whoever sees the word. Raises ValueError for a word outside the buffer
+    or out of alignment, BufferError for a read-only one.
     """
     _backend.core.store_word(buffer, value, offset)
 

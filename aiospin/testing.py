@@ -9,7 +9,7 @@ notified    the wait was answered, and its task has not run yet
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from aiospin import _backend, _seams
@@ -20,7 +20,7 @@ STAGES: Final = ("inline", "monitor", "parked", "notified")
 
 
 @contextlib.contextmanager
-def at_stages(callback: Callable[[str, Any], None]) -> Iterator[None]:
+def at_stages(callback: Callable[[str, Any], None]) -> Generator[None]:
     """Call `callback(stage, operation)` whenever an awaited call reaches a stage, in the thread of its event loop.
 
     What the callback raises propagates into the wait. One hook per process at a time: RuntimeError for a second.

@@ -93,14 +93,14 @@ class Endpoint(abc.ABC):
             raise error
         self._claim()
         if not self._opened:
-            raise QueueClosed(f"the {self._role()} was closed")
+            raise QueueClosed(f"the {self.role_name} was closed")
 
     def _over(self) -> BaseException | None:
         """Why the endpoint has ended; None while it has not."""
         if not self._shut_down:
             return None
         if self._ended is None:
-            return QueueClosed(f"the {self._role()} was closed")
+            return QueueClosed(f"the {self.role_name} was closed")
         return self._ended.with_traceback(None)
 
     def _shut(self, error: BaseException | None) -> None:
@@ -121,7 +121,7 @@ class Endpoint(abc.ABC):
         self._queued = self._passing = 0
         self._forget_core()
         if self._opened:
-            self._shut(ForkedUse(f"the {self._role()} was claimed before a fork and belongs to the parent"))
+            self._shut(ForkedUse(f"the {self.role_name} was claimed before a fork and belongs to the parent"))
 
     def _fail(self, error: BaseException) -> None:
         """Raised once, by the next attempt that finds nothing ready."""
@@ -179,8 +179,9 @@ class Endpoint(abc.ABC):
 
     # what reader and writer differ in
 
+    @property
     @abc.abstractmethod
-    def _role(self) -> str:
+    def role_name(self) -> str:
         """What messages call this end."""
 
     @abc.abstractmethod

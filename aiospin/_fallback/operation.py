@@ -116,7 +116,7 @@ class Operation:
             warnings.warn(f"{self!r} was never awaited", RuntimeWarning, source=self, stacklevel=2)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self._attempt.what} of the {self._endpoint._role()}>"
+        return f"<{type(self).__name__}: {self._attempt.what} of the {self._endpoint.role_name}>"
 
 
 class Acquire(Operation):

@@ -64,7 +64,7 @@ class Reader(Endpoint):
         self._poll()
         message = self._try_get()
         if message is NOT_READY:
-            raise Empty(f"the {self._role()} has no message waiting")
+            raise Empty(f"the {self.role_name} has no message waiting")
         return message
 
     def get_many(self, n: int, timeout: float | None = None) -> list[Any]:
@@ -138,7 +138,7 @@ class Reader(Endpoint):
             assert core is not None
         shutdown = core.shutdown()
         if shutdown == _CLOSED_AT_ONCE:
-            raise QueueClosed(f"the queue was shut down; the {self._role()} gets nothing more")
+            raise QueueClosed(f"the queue was shut down; the {self.role_name} gets nothing more")
         try:
             taken = take()
         except CorruptSlot:
@@ -152,7 +152,7 @@ class Reader(Endpoint):
             if core.ended():
                 taken = take()  # what was published before the end
                 if taken is NOT_READY:
-                    raise QueueClosed(f"the stream has ended; the {self._role()} has read all of it")
+                    raise QueueClosed(f"the stream has ended; the {self.role_name} has read all of it")
         return taken
 
     def _try_slot(self) -> ReadSlot | Outcome:
@@ -214,17 +214,18 @@ class Reader(Endpoint):
 
     # endpoint
 
-    def _role(self) -> str:
+    @property
+    def role_name(self) -> str:
         return "reader" if self._rank is None else f"reader {self._rank}"
 
     def _busy(self) -> ReaderBusy:
-        return ReaderBusy(f"another task or thread is waiting on {self._role()}")
+        return ReaderBusy(f"another task or thread is waiting on {self.role_name}")
 
     def _dropped(self) -> ReaderDropped:
-        return ReaderDropped(f"{self._role()} was dropped by the writer: claim the rank again to join anew")
+        return ReaderDropped(f"{self.role_name} was dropped by the writer: claim the rank again to join anew")
 
     def _late(self, timeout: float | None) -> TimeoutError:
-        return TimeoutError(f"{self._role()} waited {timeout} s and no message came")
+        return TimeoutError(f"{self.role_name} waited {timeout} s and no message came")
 
     def _drop_core(self) -> None:
         core, self._core = self._core, None

@@ -299,7 +299,8 @@ class Writer(Endpoint):
         attempt.holds = attempt.parks = True
         return super()._wait(attempt, timeout, begun)
 
-    def _role(self) -> str:
+    @property
+    def role_name(self) -> str:
         return "writer"
 
     def _busy(self) -> WriterBusy:

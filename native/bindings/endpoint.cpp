@@ -79,7 +79,8 @@ bool raise_failure(Endpoint* self) {
 }
 
 PyObject* role_name(const Endpoint* self) {
-  return self->rank < 0 ? PyUnicode_FromString("the writer") : PyUnicode_FromFormat("reader %d", self->rank);
+  // The Python half knows it from the start; the rank here is known once the role is claimed.
+  return PyObject_GetAttr(reinterpret_cast<PyObject*>(const_cast<Endpoint*>(self)), names.role_name);
 }
 
 void raise_closed(const Endpoint* self) {

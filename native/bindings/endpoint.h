@@ -69,7 +69,7 @@ void kick(Endpoint* self);
 
 // Raises what _fail() left, once. True when there was something.
 bool raise_failure(Endpoint* self);
-PyObject* role_name(const Endpoint* self);  // "reader 3" or "the writer"; new reference
+PyObject* role_name(const Endpoint* self);  // "reader 3" or "writer"; new reference
 void raise_closed(const Endpoint* self);
 void raise_busy(const Endpoint* self);
 void raise_timeout(const Endpoint* self, const Deadline& deadline, const char* wanted);

@@ -49,6 +49,7 @@ bool look_up_names_and_classes() {
          intern(names.leave, "_leave") && intern(names.blocking, "_blocking") && intern(names.peer_fds, "_peer_fds") &&
          intern(names.recheck, "_recheck") && intern(names.kick, "_kick") && intern(names.await, "__await__") &&
          intern(names.call_soon, "call_soon") && intern(names.timeout, "timeout") &&
+         intern(names.role_name, "role_name") &&
          find(classes.queue_closed, errors.get(), "QueueClosed") &&
          find(classes.reader_busy, errors.get(), "ReaderBusy") &&
          find(classes.writer_busy, errors.get(), "WriterBusy") &&

@@ -5,7 +5,7 @@
 
 namespace aiospin {
 
-// Nanoseconds since the thread began, from /proc/thread-self/schedstat (2 us a call); 0 where the kernel does not say.
+// Nanoseconds since the thread began, from /proc/thread-self/schedstat (5 us a call); 0 where the kernel does not say.
 std::uint64_t run_delay_ns() noexcept;
 
 }  // namespace aiospin
