@@ -213,7 +213,7 @@ TEST_CASE("a drop and a leave or a join that cross each other leave a rank that 
 TEST_CASE("a join confirmed at any moment is no end") {
   rig::Rig queue;
   const auto writer = queue.writer();
-  std::atomic<bool> over{false}, left{false};
+  std::atomic<bool> over{false};
   std::thread publisher([&] {
     while (!over.load()) {
       if (rig::write(*writer, 0) == Room::ready) writer->flush();
