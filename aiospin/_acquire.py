@@ -89,6 +89,11 @@ class Line:
             if self._station is not None:
                 self._station.run_soon(_loop.wake, future)
 
+    def abandon(self) -> None:
+        """The loop was closed under its waits. They end as if they were cancelled, though nobody is told."""
+        for operation in list(self._waiting):
+            operation.close()
+
     def close(self) -> None:
         """Take everything out of the loop. In the loop's thread, or when the loop stands still."""
         self._disarm()

@@ -318,6 +318,10 @@ class Endpoint(_Core):
         if self._stall is not None:
             self._report_stall(time.monotonic() - self._stall.began)
 
+    def abandon(self) -> None:
+        """The loop that waits was closed."""
+        self._line.abandon()
+
     def _look_for_deaths(self) -> bool:
         """Whether the next attempt has a death to tell."""
         if self._peers is None:

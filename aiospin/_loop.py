@@ -28,15 +28,34 @@ _FAR = 86400.0  # seconds; a wait for longer than a day asks again
 
 
 class Wait(Protocol):
-    """What a Station looks after once a second."""
+    """What a Station looks after once a second, until its loop is closed."""
 
     def look_after(self) -> None: ...
 
+    def abandon(self) -> None: ...
+
 
 def wake(future: Future, result: bool = True) -> None:
-    """Answer a wait that may have been cancelled or answered meanwhile."""
-    if not future.done():
+    """Answer a wait that may have been cancelled or answered meanwhile, or whose loop may be closed."""
+    if not future.done() and not future.get_loop().is_closed():
         future.set_result(result)
+
+
+class _Round:
+    """Looks after a Station's waits when its time comes. Dropped without that, it says that the loop was closed."""
+
+    def __init__(self, station: Station) -> None:
+        self._station: Callable[[], Station | None] = weakref.ref(station)
+
+    def __call__(self) -> None:
+        station = self._station()
+        if station is not None:
+            station._look_after()
+
+    def __del__(self) -> None:
+        station = self._station()
+        if station is not None:
+            station._abandon()
 
 
 class Station:
@@ -48,7 +67,7 @@ class Station:
         self._tokens: dict[int, Future] = {}
         self._numbers = itertools.count()
         self._waits: dict[Wait, float] = {}  # each with how often it wants to be looked after, in seconds
-        self._timer: asyncio.TimerHandle | None = None
+        self._scheduled = False  # the loop, and nobody else, holds a _Round
         self._completion: _backend.core.Completion | None = None
         self._pid = os.getpid()
 
@@ -123,7 +142,7 @@ class Station:
     def begin(self, wait: Wait, period: float) -> None:
         """Look after a wait every `period` seconds until `end`."""
         self._waits[wait] = period
-        if self._timer is None:
+        if not self._scheduled:
             self._schedule()
 
     def end(self, wait: Wait) -> None:
@@ -133,14 +152,23 @@ class Station:
     def _schedule(self) -> None:
         loop = self.loop
         if loop is not None:
-            self._timer = loop.call_later(min(self._waits.values()), self._look_after)
+            loop.call_later(min(self._waits.values()), _Round(self))
+            self._scheduled = True
 
     def _look_after(self) -> None:
-        self._timer = None
+        self._scheduled = False
         for wait in list(self._waits):
             wait.look_after()
         if self._waits:
             self._schedule()
+
+    def _abandon(self) -> None:
+        """If the loop was closed under its waits, they will never go on: whoever comes next must not queue behind."""
+        if self._pid != os.getpid() or self.loop is not None:
+            return
+        waits, self._waits = self._waits, {}
+        for wait in waits:
+            wait.abandon()
 
 
 _stations: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Station] = weakref.WeakKeyDictionary()
@@ -148,7 +176,7 @@ _stations: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Station] = weakr
 
 class _Latest(threading.local):
     loop: Callable[[], asyncio.AbstractEventLoop | None] = staticmethod(lambda: None)
-    station: Station | None = None
+    station: Callable[[], Station | None] = staticmethod(lambda: None)
 
 
 _latest = _Latest()
@@ -157,13 +185,13 @@ _latest = _Latest()
 def here() -> Station:
     """The Station of the running loop. RuntimeError when none runs in this thread."""
     loop = asyncio.get_running_loop()
-    station = _latest.station
+    station = _latest.station()
     if station is not None and _latest.loop() is loop and station.loop is loop:
         return station
     station = _stations.get(loop)
     if station is None or station.loop is not loop:
         station = _stations[loop] = Station(loop)
-    _latest.loop, _latest.station = weakref.ref(loop), station
+    _latest.loop, _latest.station = weakref.ref(loop), weakref.ref(station)
     return station
 
 
@@ -174,7 +202,7 @@ def is_running() -> bool:
 
 def _forget_in_child() -> None:
     _stations.clear()
-    _latest.station = None
+    _latest.station = lambda: None
 
 
 if hasattr(os, "register_at_fork"):

@@ -67,7 +67,7 @@ class WaitSet:
         self._epoll = select.epoll()
         self._station: _loop.Station | None = None
         self._waiter: _loop.Future | None = None
-        self._waits = False
+        self._turn: _Turn | None = None
         for member in members:
             self.add(member)
 
@@ -111,7 +111,7 @@ class WaitSet:
     async def wait(self, timeout: float | None = None) -> list[Member]:
         """The members that are ready, when at least one is."""
         deadline = Deadline(timeout)
-        with self._one_wait():
+        with _Turn(self):
             while not (ready := self._look()):
                 deadline.check("no member was ready")
                 await self._sleep_in_loop(deadline.remaining())
@@ -121,7 +121,7 @@ class WaitSet:
     def wait_sync(self, timeout: float | None = None) -> list[Member]:
         """`wait()` in this thread. Signals are served."""
         deadline = Deadline(timeout)
-        with self._one_wait():
+        with _Turn(self):
             blocking_told = False
             while not (ready := self._look()):
                 deadline.check("no member was ready")
@@ -182,6 +182,10 @@ class WaitSet:
                 self._candidates[member] = None
         if self._candidates:
             self._wake()
+
+    def abandon(self) -> None:
+        """The loop that waits was closed."""
+        self._turn = self._waiter = None
 
     def _look(self) -> list[Member]:
         """The candidates that are ready; the others are armed, and candidates no more."""
@@ -251,14 +255,15 @@ class WaitSet:
                 self._station.run_soon(self._station.ignore, self._epoll.fileno())
             self._station = station
             station.listen(self._epoll.fileno(), self._on_readable)
-        self._waiter = station.future()
-        timer = None if remaining is None else station.call_later(remaining, _loop.wake, self._waiter)
+        waiter = self._waiter = station.future()
+        timer = None if remaining is None else station.call_later(remaining, _loop.wake, waiter)
         station.begin(self, LOOK_AFTER)
         try:
-            await self._waiter
+            await waiter
         finally:
-            self._waiter = None
-            station.end(self)
+            if self._waiter is waiter:
+                self._waiter = None
+                station.end(self)
             if timer is not None:
                 timer.cancel()
 
@@ -274,23 +279,21 @@ class WaitSet:
         if self._epoll.closed:
             raise QueueClosed("the wait set is closed")
 
-    def _one_wait(self) -> _OneWait:
-        return _OneWait(self)
 
-
-class _OneWait:
-    """Refuses a second wait on a set."""
+class _Turn:
+    """One wait on a set. Refuses a second."""
 
     def __init__(self, waits: WaitSet) -> None:
         self._set = waits
 
     def __enter__(self) -> None:
-        if self._set._waits:
+        if self._set._turn is not None:
             raise ReaderBusy("another task or thread waits on this wait set")
-        self._set._waits = True
+        self._set._turn = self
 
     def __exit__(self, *_: object) -> None:
-        self._set._waits = False
+        if self._set._turn is self:  # else its loop was closed, and somebody else may wait by now
+            self._set._turn = None
 
 
 def wait_any(*members: Member, timeout: float | None = None) -> list[Member]:
