@@ -118,7 +118,14 @@ async def test_a_time_out_of_the_writer_publishes_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("timeout", "error"),
-    [(-1, ValueError), (-0.001, ValueError), (math.nan, ValueError), ("1", TypeError), (b"", TypeError), ([], TypeError)],
+    [
+        (-1, ValueError),
+        (-0.001, ValueError),
+        (math.nan, ValueError),
+        ("1", TypeError),
+        (b"", TypeError),
+        ([], TypeError),
+    ],
 )
 async def test_what_is_no_time_out_is_refused_by_name(timeout: Any, error: type[Exception]) -> None:
     with pair() as (queue, writer, reader), WaitSet([reader]) as waits:
