@@ -51,10 +51,13 @@ class Line:
         future = station.future()
         if _seams.stage is not None:
             future.add_done_callback(functools.partial(_notified, operation))
+        again = operation in self._waiting
         self._waiting[operation] = future
         if remaining is not None and operation not in self._timers:
             self._expire_in(station, remaining, operation, time.monotonic() + remaining)
         if self._is_head(operation) and self._endpoint._may_attempt():
+            if again:  # woken for nothing: perhaps a peer came or went, which rings too
+                self.listen_to_peers()
             self._arm(station, operation, future)
         station.begin(self._endpoint, self._endpoint._look_after_period)
         return future
@@ -63,10 +66,11 @@ class Line:
         """`operation` has ended; the next one has its turn."""
         was_head = self._is_head(operation)
         self._waiting.pop(operation, None)
-        timer = self._timers.pop(operation, None)
-        if timer is not None:
-            timer.cancel()
-        if was_head:
+        if self._timers:
+            timer = self._timers.pop(operation, None)
+            if timer is not None:
+                timer.cancel()
+        if was_head and self._token is not None:
             self._disarm()
         if self._waiting:
             self.kick()
@@ -135,17 +139,21 @@ class Line:
 
     def _arm(self, station: _loop.Station, operation: Any, future: _loop.Future) -> None:
         endpoint = self._endpoint
-        self.listen_to_peers()
+        if self._token is not None:
+            self._disarm()
+        endpoint._touch_sets()
         horizon_us = endpoint._horizon_us()
-        self._disarm()
         if horizon_us > 0:
             completion, self._token = station.watch(future)
             endpoint._monitor(completion, self._token, horizon_us)
-            _seams.reached("monitor", operation)
+            stage = "monitor"
         elif endpoint._announce():
             future.set_result(True)
+            return
         else:
-            _seams.reached("parked", operation)
+            stage = "parked"
+        if _seams.stage is not None:
+            _seams.reached(stage, operation)
 
     def _disarm(self) -> None:
         token, self._token = self._token, None
@@ -185,14 +193,14 @@ def _notified(operation: Any, done: _loop.Future) -> None:
         _seams.reached("notified", operation)
 
 
-def _weakly(method: Callable[[], None]) -> Callable[[], None]:
+def _weakly(method: Any) -> Callable[[], None]:
     """The method, for as long as its object lives otherwise: a loop must not keep endpoints that nobody has."""
-    reference = weakref.WeakMethod(method)
+    owner, function = weakref.ref(method.__self__), method.__func__
 
     def call() -> None:
-        alive = reference()
+        alive = owner()
         if alive is not None:
-            alive()
+            function(alive)
 
     return call
 

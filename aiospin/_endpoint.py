@@ -108,6 +108,7 @@ class Endpoint(_Core):
         self._own_bell = -1
         self._line = Line(self)
         self._sets: weakref.WeakSet[Any] = weakref.WeakSet()  # the WaitSets it is in
+        self._in_sets = False  # or was
         self._stall: _Stall | None = None
         self._look_after_period = LOOK_AFTER
         segment.bells_for(role)  # now: when the owner is gone, nobody can be asked for them
@@ -252,8 +253,6 @@ class Endpoint(_Core):
         self._announce_arrival()
 
     def _suspend(self, operation: Any, remaining: float | None) -> _loop.Future:
-        if self._stall is None:
-            self._stall = _Stall()
         return self._line.suspend(operation, remaining)
 
     def _leave(self, operation: Any) -> None:
@@ -274,9 +273,14 @@ class Endpoint(_Core):
         )
 
     def _peer_fds(self) -> list[int]:
-        for waits in self._sets:
-            waits.touch(self)  # this wait may drain the bell that the set listens to
+        self._touch_sets()
         return self._peer_descriptors()
+
+    def _touch_sets(self) -> None:
+        """A wait that begins here may drain the bell that wait sets listen to."""
+        if self._in_sets:
+            for waits in self._sets:
+                waits.touch(self)
 
     def _peer_descriptors(self) -> list[int]:
         """The pidfds of live peers, up to date."""
@@ -315,8 +319,9 @@ class Endpoint(_Core):
         self._line.listen_to_peers()
         if died or self._ready():
             self._line.kick()
-        if self._stall is not None:
-            self._report_stall(time.monotonic() - self._stall.began)
+        if self._stall is None:
+            self._stall = _Stall()
+        self._report_stall(time.monotonic() - self._stall.began)
 
     def abandon(self) -> None:
         """The loop that waits was closed."""

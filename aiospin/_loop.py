@@ -186,8 +186,8 @@ def here() -> Station:
     """The Station of the running loop. RuntimeError when none runs in this thread."""
     loop = asyncio.get_running_loop()
     station = _latest.station()
-    if station is not None and _latest.loop() is loop and station.loop is loop:
-        return station
+    if station is not None and _latest.loop() is loop:
+        return station  # a loop that runs is not closed, and a forked child has forgotten the latest
     station = _stations.get(loop)
     if station is None or station.loop is not loop:
         station = _stations[loop] = Station(loop)

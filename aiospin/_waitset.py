@@ -88,6 +88,7 @@ class WaitSet:
         if entry is None:
             entry = self._entries[member] = _Entry(member, nbytes)
             member._sets.add(self)
+            member._in_sets = True
             self._listen(entry)
         entry.room = nbytes
         self._candidates[member] = None
