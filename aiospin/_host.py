@@ -1,12 +1,14 @@
 """Facts about this machine and its running programs, read from /proc.
 
-Guarantee: every answer is a plain value; what the kernel does not tell is 0 or None, never an exception, since these
-facts explain failures and must not cause new ones. `proc` replaces /proc in tests.
+Guarantee: every answer is a plain value; what the kernel does not tell is 0 or None and not an exception, since these
+facts explain failures and must not cause new ones. Only when this process could not even ask, being out of descriptors
+or memory, the OSError says so: no answer is not the answer "no". `proc` replaces /proc in tests.
 Assumption: /proc belongs to the caller's own PID namespace.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from dataclasses import dataclass
@@ -16,12 +18,20 @@ from pathlib import Path
 PROC = Path("/proc")
 
 
+def _reraise_exhaustion(error: OSError) -> None:
+    if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+        raise error
+
+
 @lru_cache(maxsize=1)
 def boot_id() -> bytes:
     """16 bytes that are the same for everyone on this kernel until it boots again; zeros when it does not say."""
     try:
         return uuid.UUID((PROC / "sys/kernel/random/boot_id").read_text().strip()).bytes
-    except (OSError, ValueError):
+    except OSError as error:
+        _reraise_exhaustion(error)
+        return bytes(16)
+    except ValueError:
         return bytes(16)
 
 
@@ -37,7 +47,8 @@ def start_time(pid: int, proc: Path = PROC) -> int:
     """When `pid` started, in clock ticks since boot; 0 when it has ended, reaped or not, or is hidden."""
     try:
         line = (proc / str(pid) / "stat").read_bytes()
-    except OSError:
+    except OSError as error:
+        _reraise_exhaustion(error)
         return 0
     fields = line[line.rfind(b")") + 2 :].split()  # the name before it may hold spaces and parentheses
     if len(fields) < 20 or fields[0] in (b"Z", b"X"):
@@ -60,7 +71,8 @@ class Credentials:
         try:
             lines = (proc / str(pid) / "status").read_text().splitlines()
             user_map = (proc / str(pid) / "uid_map").read_text()
-        except OSError:
+        except OSError as error:
+            _reraise_exhaustion(error)
             return None
         fields = dict(line.split(":", 1) for line in lines if ":" in line)
         return cls(
