@@ -7,13 +7,10 @@ Assumption: mixed into a class of the backend, whose hooks it implements (see _n
 
 from __future__ import annotations
 
-import logging
-import os
 import threading
-import time
 import warnings
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +22,10 @@ from aiospin._peers import Peers
 from aiospin._policy import WaitPolicy, resolve
 from aiospin._preflight import usable_cpus
 from aiospin._segment import Segment
+from aiospin._stall import Stall, tell
 from aiospin._statistics import Statistics, survey
 from aiospin._tenancy import End, Tenancy
 
-_log = logging.getLogger("aiospin")
 _BLOCKING_WARNED: set[str] = set()
 
 
@@ -81,14 +78,6 @@ else:
     _Core = object
 
 
-@dataclass
-class _Stall:
-    """One wait that has become long."""
-
-    began: float = field(default_factory=time.monotonic)
-    next_report: float = 0.0
-
-
 class Endpoint(_Core):
     """The cold half of a reader or writer."""
 
@@ -109,7 +98,7 @@ class Endpoint(_Core):
         self._line = Line(self)
         self._sets: weakref.WeakSet[Any] = weakref.WeakSet()  # the WaitSets it is in
         self._in_sets = False  # or was
-        self._stall: _Stall | None = None
+        self._stall = Stall(options.stall_after)
         self._look_after_period = LOOK_AFTER
         segment.bells_for(role)  # now: when the owner is gone, nobody can be asked for them
         segment.hold()
@@ -214,8 +203,10 @@ class Endpoint(_Core):
         if self._tenancy is None:
             self._end(End.DETACH)
             return
-        warnings.warn(f"{self!r} was never closed", ResourceWarning, source=self, stacklevel=2)
-        self._end(End.ABANDON)
+        try:
+            warnings.warn(f"{self!r} was never closed", ResourceWarning, source=self, stacklevel=2)
+        finally:  # where warnings are errors too
+            self._end(End.ABANDON)
 
     def __reduce__(self) -> Any:
         if self._tenancy is not None:
@@ -256,7 +247,7 @@ class Endpoint(_Core):
         return self._line.suspend(operation, remaining)
 
     def _leave(self, operation: Any) -> None:
-        self._stall = None
+        self._stall.over()
         self._line.leave(operation)
 
     def _kick(self) -> None:
@@ -319,9 +310,7 @@ class Endpoint(_Core):
         self._line.listen_to_peers()
         if died or self._ready():
             self._line.kick()
-        if self._stall is None:
-            self._stall = _Stall()
-        self._report_stall(time.monotonic() - self._stall.began)
+        self._report_stall(self._stall.waited())
 
     def abandon(self) -> None:
         """The loop that waits was closed."""
@@ -341,34 +330,9 @@ class Endpoint(_Core):
         return True
 
     def _report_stall(self, waited: float) -> None:
-        stall = self._stall
-        due = self._options.stall_after if stall is None else max(self._options.stall_after, stall.next_report)
-        if waited < due:
-            return
-        if stall is None:
-            stall = self._stall = _Stall()
-        stall.next_report = waited * 2
-        _log.warning(self._story(waited))
-
-    def _story(self, waited: float) -> str:
-        statistics = self.statistics()
-        others = [
-            f"{_layout.role_name(role).replace(' ', '_')}={self._peers.state(role).replace(' ', '_')}"
-            for role in self._peer_roles()
-            if self._peers is not None
-        ]
-        lags = [f"lag_{rank}={lag}" for rank, lag in enumerate(statistics.lag) if lag]
-        fields = [
-            f"role={self.role_name.replace(' ', '_')}",
-            f"pid={os.getpid()}",
-            f"cursor={self._cursor}",
-            f"published={statistics.published}",
-            f"held={statistics.leases}",
-            *others,
-            *lags,
-            f"waited_s={waited:.1f}",
-        ]
-        return "stalled: " + " ".join(fields)
+        if self._stall.due(waited) and self._peers is not None:
+            states = {_layout.role_name(role): self._peers.state(role) for role in self._peer_roles()}
+            tell(self.role_name, self._cursor, self.statistics(), states, waited)
 
     def _may_attempt(self) -> bool:
         """Whether the operation at the head of the line could be served if there was something."""

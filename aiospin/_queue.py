@@ -189,8 +189,10 @@ class Queue(Generic[T]):
     def __del__(self) -> None:
         if getattr(self, "_segment", None) is None:
             return
-        warnings.warn(f"{self!r} was never closed", ResourceWarning, source=self, stacklevel=2)
-        self._let_go()
+        try:
+            warnings.warn(f"{self!r} was never closed", ResourceWarning, source=self, stacklevel=2)
+        finally:  # where warnings are errors too
+            self._let_go()
 
     # with one reader, the queue reads for itself
 
