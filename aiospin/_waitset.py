@@ -113,6 +113,7 @@ class WaitSet:
         """The members that are ready, when at least one is."""
         deadline = Deadline(timeout)
         with _Turn(self):
+            self._gather()  # what rang since the last wait, though some member may be ready already
             while not (ready := self._look()):
                 deadline.check("no member was ready")
                 await self._sleep_in_loop(deadline.remaining())
@@ -124,6 +125,7 @@ class WaitSet:
         deadline = Deadline(timeout)
         with _Turn(self):
             blocking_told = False
+            self._gather()
             while not (ready := self._look()):
                 deadline.check("no member was ready")
                 if not blocking_told and _loop.is_running() and timeout != 0:
