@@ -1,7 +1,7 @@
-"""What the tests of awaited calls share: ends of a queue, payloads that prove themselves, and peers in other processes.
+"""What the tests of awaited calls share: ends of a queue, payloads that prove themselves, and peer processes.
 
-Guarantee: `pair` and `ends` check on the way out that no slot is leaked. Assumption: every payload is made by `content`,
-so that its bytes say which message it is.
+Guarantee: `pair` and `ends` check on the way out that no slot is leaked.
+Assumption: every payload is made by `content`, so that its bytes say which message it is.
 """
 
 from __future__ import annotations

@@ -32,11 +32,13 @@ async def test_an_error_in_the_body_releases_the_slot() -> None:
 async def test_an_error_in_the_body_of_slots_releases_the_slot() -> None:
     with pair() as (queue, writer, reader):
         writer.put_many([content(0), content(1)])
+        held: list[Any] = []
         with pytest.raises(Broken):
             async for slot in reader.slots():
+                held.append(slot)
                 raise Broken
         gc.collect()
-        while not slot.released:  # the loop closes a generator that was left
+        while not held[0].released:  # the loop closes a generator that was left
             await asyncio.sleep(0)
         assert number(await reader.aget()) == 1
         assert_whole(queue, writer, reader)

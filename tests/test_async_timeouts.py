@@ -192,7 +192,7 @@ async def test_a_blocking_call_that_would_wait_warns(call: str, unwarned: None) 
                         raise AssertionError
 
         if call == "for":  # has no time-out: the warning, made an error, ends it
-            with pytest.raises(BlockingInEventLoopWarning, match="reader 0.*await"):
+            with pytest.raises(BlockingInEventLoopWarning, match=r"reader 0.*await"):
                 block()
             return
         with pytest.warns(BlockingInEventLoopWarning, match="await"), pytest.raises(TimeoutError):
