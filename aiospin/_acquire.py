@@ -19,22 +19,40 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from aiospin import _loop, _seams
 from aiospin._errors import ReaderBusy, WriterBusy
-
-if TYPE_CHECKING:
-    from aiospin._endpoint import Endpoint
 
 LOOK_AFTER = 1.0  # seconds between two looks at a sleeping wait: liveness, and whatever a bell failed to say
 LOOK_AFTER_UNBARRIERED = 0.01  # where the kernel refuses the barrier that plain stores of a peer need
 
 
+class Sleeper(_loop.Wait, Protocol):
+    """What a Line needs of its endpoint: what it waits for, and whom it listens to."""
+
+    _own_bell: int
+    _look_after_period: float
+
+    @property
+    def rank(self) -> int | None: ...
+    @property
+    def role_name(self) -> str: ...
+    def _may_attempt(self) -> bool: ...
+    def _announce(self) -> bool: ...
+    def _horizon_us(self) -> float: ...
+    def _monitor(self, completion: Any, token: int, horizon_us: float, /) -> None: ...
+    def _unmonitor(self) -> None: ...
+    def _peer_fds(self) -> list[int]: ...
+    def _touch_sets(self) -> None: ...
+    def _on_bell(self) -> None: ...
+    def _on_peer(self) -> None: ...
+
+
 class Line:
     """The operations that wait on one endpoint, oldest first, and what the endpoint has in their loop."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Sleeper) -> None:
         self._endpoint = endpoint
         self._waiting: dict[Any, _loop.Future] = {}
         self._timers: dict[Any, asyncio.TimerHandle] = {}

@@ -26,7 +26,7 @@ LAYERS = [
     {"_backing", "_policy", "_loop"},
     {"_segment", "_service"},
     {"_roles", "_travel", "_statistics", "_acquire"},
-    {"_peers", "_tenancy"},
+    {"_peers", "_stall", "_tenancy"},
     {"_endpoint"},
     {"_reader"},
     {"_writer"},
@@ -38,11 +38,6 @@ LAYERS = [
     {"__main__"},
 ]
 LEVEL = {module: level for level, modules in enumerate(LAYERS) for module in modules}
-
-# Who may name a type from above, under TYPE_CHECKING only, and why a protocol of its own would say no more.
-UPWARD_TYPES = {
-    ("_acquire", "_endpoint"): "an operation belongs to one endpoint, whose whole private surface it uses",
-}
 
 NATIVE_LAYERS = ["platform", "cpu", "shm", "queue", "wait", "bindings"]
 
@@ -91,11 +86,10 @@ def python_files(*, without: frozenset[str] = frozenset()) -> list[Path]:
 def test_python_imports_point_down(path: Path) -> None:
     here = unit(path)
     assert here in LEVEL, f"{here} has no layer yet"
-    running = set(imports(path, typing_too=False))
     for name in imports(path):
         there = name.split(".")[1] if "." in name else "__init__"
         assert there in LEVEL, f"{there} has no layer yet"
-        if there != here and not (name not in running and (here, there) in UPWARD_TYPES):
+        if there != here:
             assert LEVEL[there] < LEVEL[here], f"{here} imports {there}, which is not below it"
 
 
