@@ -25,7 +25,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])
 EXAMPLES = sorted((DOCS / "examples").glob("*.py"))
 
-NOT_RUN = re.compile(r"<!-- not run: (.+?) -->\s*\Z", re.DOTALL)
+NOT_RUN = re.compile(r"<!-- not run: ([^>]+?) -->\s*\Z")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
