@@ -1,8 +1,8 @@
 """Sequences of true waits for tests of the horizon, and what a policy pays for them.
 
 The model is the ski rental of native/wait/policy.h: watching costs its time, a park costs the price of one wake-up. A
-wait of w that watches for at most H costs w if w <= H, else H + PARK. As in native/bindings/sync_wait.cpp H is the largest of
-the first GRACE, the horizon, and, if recent waits were short, the longest wait in place.
+wait of w that watches for at most H costs w if w <= H, else H + PARK. As in native/bindings/sync_wait.cpp H is the
+largest of the first GRACE, the horizon, and, if recent waits were short, the longest wait in place.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Program:
         arguments: Any = None,
         *,
         backend: str = aiospin.backend,
-        warnings: str = "error",
+        warnings: str | None = "error",
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._stderr = tempfile.TemporaryFile("w+")
@@ -60,7 +60,13 @@ class Program:
         self._last: Any = None
         self._unheard = ""
         self._process = subprocess.Popen(
-            [sys.executable, "-W", warnings, "-c", _PRELUDE + textwrap.dedent(text), json.dumps(arguments)],
+            [
+                sys.executable,
+                *([] if warnings is None else ["-W", warnings]),
+                "-c",
+                _PRELUDE + textwrap.dedent(text),
+                json.dumps(arguments),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,

@@ -1,7 +1,7 @@
 """Native ends and pure-Python ends on one queue: the same bytes, the same bells, no wake lost between them.
 
-The native side is this process, the other backend runs in a child, in either role. A wake that is lost would be found by
-the re-check a second later: the fallback's is put off for an hour, and the native one is asked what it found.
+The native side is this process, the other backend runs in a child, in either role. A wake that is lost would be found
+by the re-check a second later: the fallback's is put off for an hour, and the native one is asked what it found.
 """
 
 from __future__ import annotations

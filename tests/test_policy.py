@@ -5,8 +5,8 @@ What the rule keeps, in the model of policy_waits.py, over periodic, bursty, Poi
 * where a park costs no more than the longest wait in place (I = 20 us), the cost is at most twice that of the better of
   always watching and always parking, with no start-up term once the price P is the assumed one;
 * where it costs more, the factor is 1 + P / I, at most 4.25 at 65 us: a burst of short waits lets the horizon decay
-  towards them, and the wait after it, a little longer than I, pays for both. Start-up, while P is learned from the first
-  parks, adds at most 4 P.
+  towards them, and the wait after it, a little longer than I, pays for both. Start-up, while P is learned from the
+  first parks, adds at most 4 P.
 """
 
 from __future__ import annotations
