@@ -29,23 +29,28 @@ struct Race {
   std::function<void()> stepped, between, after;
 };
 
-// Runs the race that `make` sets up anew for each instruction of its stepped side; returns how many there were. Sanitizers
-// add instructions of their own, so that their builds take larger strides, from a start that moves with them.
+// Runs the race that `make` sets up anew for each instruction of its stepped side. Sanitizers make those many and each
+// of them slow, so that their builds stop at some places only, evenly spread.
 template <typename Make>
-std::size_t at_every_instruction(Make make) {
-  std::size_t count = 0;
-  for (std::size_t at = 0;; at += rig::kSlowdown == 1 ? 1 : 37, ++count) {
+void at_every_instruction(Make make) {
+  make().stepped();  // what is done once per process, such as binding a library's call, is then done
+  std::size_t length = 0;
+  {
+    rig::Stepped child(make().stepped);
+    while (child.step()) ++length;
+  }
+  const std::size_t stride = rig::kSlowdown == 1 ? 1 : length / 12 + 1;
+  for (std::size_t at = 0; at <= length; at += stride) {
+    CAPTURE(at);
     Race race = make();
-    bool inside = true;
     {
       rig::Stepped child(race.stepped);
-      for (std::size_t step = 0; step < at && inside; ++step) inside = child.step();
-      if (!inside) return count;
+      std::size_t step = 0;
+      while (step < at && child.step()) ++step;
       race.between();
-      while (child.step()) {
+      while (step == at && child.step()) {
       }
     }
-    CAPTURE(at);
     race.after();
   }
 }

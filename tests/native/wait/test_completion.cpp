@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 
+#include <atomic>
 #include <random>
 #include <thread>
 #include <vector>
@@ -78,6 +79,33 @@ TEST_CASE("no token is left behind a loop that sleeps") {
 TEST_CASE("nor behind one that pops before it is woken") {
   flood(2, 100'000 / rig::kSlowdown, 0, true);
   flood(2, 40'000 / rig::kSlowdown, 30, true);
+}
+
+// A token that is left behind is noticed when no later one wakes the loop: so pairs, and nothing more until both are
+// there. The second comes at a random moment of the first one's way: between drain, exchange and pop, too.
+TEST_CASE("two tokens, the second at any moment of the first one's pop, both arrive") {
+  constexpr std::size_t kPairs = 20'000 / rig::kSlowdown;
+  Completion completion;
+  std::atomic<std::size_t> arrived{0};
+  std::atomic<bool> stranded{false};
+  std::thread pusher([&] {
+    std::minstd_rand random(17);
+    for (std::size_t pair = 0; pair < kPairs; ++pair) {
+      completion.push(2 * pair);
+      const Ticks until = ticks() + from_us(static_cast<double>(random() % 4'000) / 1'000);
+      while (ticks() < until) {
+      }
+      completion.push(2 * pair + 1);
+      while (arrived.load() < 2 * pair + 2 && !stranded.load()) std::this_thread::yield();
+    }
+  });
+  while (arrived.load() < 2 * kPairs && !stranded.load()) {
+    const std::uint64_t watchdog_ns = monotonic_ns() + 20'000'000'000;
+    while (!awake(completion) && !stranded.load()) stranded.store(monotonic_ns() > watchdog_ns);
+    for (const Token token : completion.pop()) REQUIRE(token == arrived.fetch_add(1));
+  }
+  pusher.join();
+  CHECK_FALSE(stranded.load());
 }
 
 TEST_CASE("a loop that pops both when woken and unasked goes to sleep only when there is nothing") {
