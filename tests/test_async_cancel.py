@@ -16,6 +16,7 @@ from aiospin import QueueReader
 
 NEEDS_3_11 = pytest.mark.skipif(sys.version_info < (3, 11), reason="needs Python 3.11")
 ROUNDS = 50
+COLLECTIONS = 10  # of all garbage; each takes its time
 
 
 async def by_hand(wait: Any, _: QueueReader[Any]) -> None:
@@ -94,7 +95,7 @@ async def test_a_shielded_read_goes_on_and_gives_its_message_to_whoever_asks() -
 
 async def test_a_shielded_read_that_nobody_asks_gives_its_slot_back() -> None:
     with pair() as (queue, writer, reader):
-        for sequence in range(0, 2 * ROUNDS, 2):
+        for sequence in range(0, 2 * COLLECTIONS, 2):
             inner = asyncio.ensure_future(reader.acquire_read())
             outer = asyncio.shield(inner)
             await suspended(reader)
@@ -111,7 +112,7 @@ async def test_a_shielded_read_that_nobody_asks_gives_its_slot_back() -> None:
 
 async def test_a_gather_cancelled_after_its_read_gives_the_slot_back() -> None:
     with pair() as (queue, writer, reader):
-        for sequence in range(ROUNDS):
+        for sequence in range(COLLECTIONS):
             writer.put(content(sequence))
             gathered = asyncio.gather(reader.acquire_read(), asyncio.sleep(3600))
             while not queue.statistics().leases:
@@ -201,15 +202,15 @@ async def test_cancelling_async_for_keeps_what_was_not_delivered() -> None:
                 received.append(number(slot.data))
                 await asyncio.sleep(0)
 
-        for round_ in range(ROUNDS):
+        for round_ in range(3 * COLLECTIONS):
             consuming = asyncio.create_task(consume())
             writer.put_many([content(4 * round_ + i) for i in range(4)])
             await turns(round_ % 9)
             consuming.cancel()
             await asyncio.gather(consuming, return_exceptions=True)
             gc.collect()
-        received += numbers([reader.get_nowait() for _ in range(4 * ROUNDS - len(received))])
-        assert received == list(range(4 * ROUNDS))
+        received += numbers([reader.get_nowait() for _ in range(12 * COLLECTIONS - len(received))])
+        assert received == list(range(12 * COLLECTIONS))
         assert_whole(queue, writer, reader)
 
 

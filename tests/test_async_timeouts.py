@@ -6,7 +6,6 @@ import asyncio
 import math
 import time
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,13 +23,6 @@ PARKED = WaitPolicy(maximum_us=0.5, inline_us=0.0)  # nobody watches
 def many_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """No policy collapses, however small the machine."""
     monkeypatch.setattr("aiospin._endpoint.usable_cpus", lambda *_: 64)
-
-
-@pytest.fixture
-def unwarned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As in a process that was never warned."""
-    monkeypatch.setattr("aiospin._endpoint._BLOCKING_WARNED", set())
-    yield
 
 
 CALLS = ("acquire_read", "aget", "aget_many")
@@ -162,7 +154,7 @@ async def test_infinity_is_for_ever() -> None:
 
 
 @pytest.mark.parametrize("call", ["get", "get_many", "with", "for", "put", "acquire_write", "wait_any", "wait_sync"])
-async def test_a_blocking_call_that_would_wait_warns(call: str, unwarned: None) -> None:
+async def test_a_blocking_call_that_would_wait_warns(call: str) -> None:
     with pair() as (_, writer, reader):
         fill(writer)
         reader.get_many(1000)
@@ -202,7 +194,7 @@ async def test_a_blocking_call_that_would_wait_warns(call: str, unwarned: None) 
             block()  # once is enough
 
 
-async def test_a_blocking_call_that_does_not_wait_does_not_warn(unwarned: None) -> None:
+async def test_a_blocking_call_that_does_not_wait_does_not_warn() -> None:
     with pair() as (queue, writer, reader):
         writer.put_many([content(sequence) for sequence in range(4)])
         assert number(reader.get()) == 0
@@ -221,6 +213,6 @@ async def test_a_blocking_call_that_does_not_wait_does_not_warn(unwarned: None) 
         assert_whole(queue, writer, reader)
 
 
-def test_a_blocking_call_in_a_thread_without_a_loop_does_not_warn(unwarned: None) -> None:
+def test_a_blocking_call_in_a_thread_without_a_loop_does_not_warn() -> None:
     with pair() as (_, _, reader), pytest.raises(TimeoutError):
         reader.get(timeout=0.001)
