@@ -50,10 +50,12 @@ class Sleeper(_loop.Wait, Protocol):
 
 
 class Line:
-    """The operations that wait on one endpoint, oldest first, and what the endpoint has in their loop."""
+    """The operations that wait on one endpoint, oldest first, and what the endpoint has in their loop.
 
-    def __init__(self, endpoint: Sleeper) -> None:
-        self._endpoint = endpoint
+    It does not refer to its endpoint, so that one that nobody has any more goes at once.
+    """
+
+    def __init__(self) -> None:
         self._waiting: dict[Any, _loop.Future] = {}
         self._timers: dict[Any, asyncio.TimerHandle] = {}
         self._station: _loop.Station | None = None
@@ -61,11 +63,11 @@ class Line:
         self._descriptors: tuple[int, ...] = ()
         self._token: int | None = None
 
-    def suspend(self, operation: Any, remaining: float | None) -> _loop.Future:
+    def suspend(self, endpoint: Sleeper, operation: Any, remaining: float | None) -> _loop.Future:
         """A future that is True when `operation` should attempt again, False when its time is over."""
         station = _loop.here()
         if station is not self._station:
-            self._move(station)
+            self._move(endpoint, station)
         future = station.future()
         if _seams.stage is not None:
             future.add_done_callback(functools.partial(_notified, operation))
@@ -73,14 +75,14 @@ class Line:
         self._waiting[operation] = future
         if remaining is not None and operation not in self._timers:
             self._expire_in(station, remaining, operation, time.monotonic() + remaining)
-        if self._is_head(operation) and self._endpoint._may_attempt():
+        if self._is_head(operation) and endpoint._may_attempt():
             if again:  # woken for nothing: perhaps a peer came or went, which rings too
-                self.listen_to_peers()
-            self._arm(station, operation, future)
-        station.begin(self._endpoint, self._endpoint._look_after_period)
+                self.listen_to_peers(endpoint)
+            self._arm(endpoint, station, operation, future)
+        station.begin(endpoint, endpoint._look_after_period)
         return future
 
-    def leave(self, operation: Any) -> None:
+    def leave(self, endpoint: Sleeper, operation: Any) -> None:
         """`operation` has ended; the next one has its turn."""
         was_head = self._is_head(operation)
         self._waiting.pop(operation, None)
@@ -89,11 +91,11 @@ class Line:
             if timer is not None:
                 timer.cancel()
         if was_head and self._token is not None:
-            self._disarm()
+            self._disarm(endpoint)
         if self._waiting:
             self.kick()
         elif self._station is not None:
-            self._station.end(self._endpoint)
+            self._station.end(endpoint)
 
     def kick(self) -> None:
         """Let the operation at the head attempt again. Any thread."""
@@ -116,12 +118,12 @@ class Line:
         for operation in list(self._waiting):
             operation.close()
 
-    def close(self) -> None:
+    def close(self, endpoint: Sleeper) -> None:
         """Take everything out of the loop. In the loop's thread, or when the loop stands still."""
-        self._disarm()
+        self._disarm(endpoint)
         station, self._station = self._station, None
         if station is not None:
-            station.end(self._endpoint)
+            station.end(endpoint)
             for fd in self._descriptors:
                 station.ignore(fd)
         self._descriptors = ()
@@ -131,18 +133,17 @@ class Line:
         """Where the descriptors are, if anywhere."""
         return self._station
 
-    def listen_to_peers(self) -> None:
+    def listen_to_peers(self, endpoint: Sleeper) -> None:
         """Bring the loop's set of pidfds up to date."""
         station = self._station
         if station is None:
             return
-        wanted = (self._endpoint._own_bell, *self._endpoint._peer_fds())
+        wanted = (endpoint._own_bell, *endpoint._peer_fds())
         if wanted == self._descriptors:
             return
         for fd in set(self._descriptors) - set(wanted):
             station.ignore(fd)
         for fd in set(wanted) - set(self._descriptors):
-            endpoint = self._endpoint
             station.listen(fd, _weakly(endpoint._on_bell if fd == endpoint._own_bell else endpoint._on_peer))
         self._descriptors = wanted
 
@@ -155,10 +156,9 @@ class Line:
     def _is_head(self, operation: Any) -> bool:
         return next(iter(self._waiting), None) is operation
 
-    def _arm(self, station: _loop.Station, operation: Any, future: _loop.Future) -> None:
-        endpoint = self._endpoint
+    def _arm(self, endpoint: Sleeper, station: _loop.Station, operation: Any, future: _loop.Future) -> None:
         if self._token is not None:
-            self._disarm()
+            self._disarm(endpoint)
         endpoint._touch_sets()
         horizon_us = endpoint._horizon_us()
         if horizon_us > 0:
@@ -173,12 +173,12 @@ class Line:
         if _seams.stage is not None:
             _seams.reached(stage, operation)
 
-    def _disarm(self) -> None:
+    def _disarm(self, endpoint: Sleeper) -> None:
         token, self._token = self._token, None
         if token is None or self._station is None:
             return
         self._station.forget(token)
-        self._endpoint._unmonitor()
+        endpoint._unmonitor()
 
     def _expire_in(self, station: _loop.Station, delay: float, operation: Any, deadline: float) -> None:
         self._timers[operation] = station.call_later(delay, self._expire, operation, deadline)
@@ -192,18 +192,18 @@ class Line:
         else:
             _loop.wake(self._waiting[operation], False)
 
-    def _move(self, station: _loop.Station) -> None:
+    def _move(self, endpoint: Sleeper, station: _loop.Station) -> None:
         if self._waiting:
-            busy = WriterBusy if self._endpoint.rank is None else ReaderBusy
-            raise busy(f"another event loop waits on {self._endpoint.role_name}")
+            busy = WriterBusy if endpoint.rank is None else ReaderBusy
+            raise busy(f"another event loop waits on {endpoint.role_name}")
         if self._station is not None:
             descriptors = self._descriptors
             self._station.run_soon(_ignore_all, self._station, descriptors)
-            self._station.end(self._endpoint)
+            self._station.end(endpoint)
         self._station = station
         self._thread = threading.get_ident()
         self._descriptors = ()
-        self.listen_to_peers()
+        self.listen_to_peers(endpoint)
 
 
 def _notified(operation: Any, done: _loop.Future) -> None:

@@ -26,8 +26,6 @@ from aiospin._stall import Stall, tell
 from aiospin._statistics import Statistics, survey
 from aiospin._tenancy import End, Tenancy
 
-_BLOCKING_WARNED: set[str] = set()
-
 
 @dataclass(frozen=True)
 class Options:
@@ -95,9 +93,10 @@ class Endpoint(_Core):
         self._claiming = threading.RLock()  # a first use by several threads at once claims once
         self._peers: Peers | None = None
         self._own_bell = -1
-        self._line = Line(self)
+        self._line = Line()
         self._sets: weakref.WeakSet[Any] = weakref.WeakSet()  # the WaitSets it is in
         self._in_sets = False  # or was
+        self._blocking_told = False
         self._stall = Stall(options.stall_after)
         self._look_after_period = LOOK_AFTER
         segment.bells_for(role)  # now: when the owner is gone, nobody can be asked for them
@@ -128,7 +127,7 @@ class Endpoint(_Core):
 
     def statistics(self) -> Statistics:
         """A frozen snapshot: cursors and lags of the queue, and what this endpoint's waits came to."""
-        return survey(self._segment, [self._counters()] if self._opened else [])
+        return survey(self._segment, [self])
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "claimed" if self._tenancy is not None else "unclaimed"
@@ -180,8 +179,8 @@ class Endpoint(_Core):
             tenancy.ending = ending
         self._shut(None)
         for waits in list(self._sets):
-            waits.touch(self)
-            waits.look_after()
+            waits._touch(self)
+            waits._look_after()
         self._line.wake_all()
         station = self._line.station
         if station is None:
@@ -191,7 +190,7 @@ class Endpoint(_Core):
 
     def _let_go(self, tenancy: Tenancy | None) -> None:
         """Descriptors leave the loop before whoever owns them may close them."""
-        self._line.close()
+        self._line.close(self)
         if self._peers is not None:
             self._peers.close()
         self._segment.drop()
@@ -238,25 +237,23 @@ class Endpoint(_Core):
             raise
         self._tenancy = tenancy
         self._peers = Peers(segment, self._peer_roles())
-        self._count_cpus()
-        if not segment.mapping.barrier():
-            self._look_after_period = LOOK_AFTER_UNBARRIERED
+        self._meet_peers()
         self._announce_arrival()
 
     def _suspend(self, operation: Any, remaining: float | None) -> _loop.Future:
-        return self._line.suspend(operation, remaining)
+        return self._line.suspend(self, operation, remaining)
 
     def _leave(self, operation: Any) -> None:
         self._stall.over()
-        self._line.leave(operation)
+        self._line.leave(self, operation)
 
     def _kick(self) -> None:
         self._line.kick()
 
     def _blocking(self) -> None:
-        if self.role_name in _BLOCKING_WARNED:
+        if self._blocking_told:
             return
-        _BLOCKING_WARNED.add(self.role_name)
+        self._blocking_told = True
         warnings.warn(
             f"a blocking call of {self.role_name} waits in a thread whose event loop is running; await it instead",
             BlockingInEventLoopWarning,
@@ -271,21 +268,27 @@ class Endpoint(_Core):
         """A wait that begins here may drain the bell that wait sets listen to."""
         if self._in_sets:
             for waits in self._sets:
-                waits.touch(self)
+                waits._touch(self)
 
     def _peer_descriptors(self) -> list[int]:
         """The pidfds of live peers, up to date."""
         if self._peers is None:
             return []
         if self._peers.refresh():
-            self._count_cpus()
+            self._meet_peers()
         return list(self._peers.fds())
 
-    def _count_cpus(self) -> None:
-        """Tell the policy how many CPUs there are for everybody on this queue, pinned or not."""
+    def _meet_peers(self) -> None:
+        """Tell the policy how many CPUs there are for everybody on this queue, pinned or not.
+
+        And sleep no longer than a peer allows whose plain stores the kernel will not order.
+        """
         segment = self._segment
         holders = (_roles.holder(segment, role) for role in range(segment.readers + 1))
         self._horizon.cpus = usable_cpus(*{pid for pid in holders if pid})
+        seats = (_roles.seat(segment, role) for role in range(segment.readers + 1))
+        unordered = any(seat.light for seat in seats) and not segment.mapping.barrier()
+        self._look_after_period = LOOK_AFTER_UNBARRIERED if unordered else LOOK_AFTER
 
     def _recheck(self, waited: float) -> None:
         self._look_for_deaths()
@@ -300,19 +303,19 @@ class Endpoint(_Core):
     def _on_peer(self) -> None:
         if self._look_for_deaths():
             self._line.kick()
-        self._line.listen_to_peers()
+        self._line.listen_to_peers(self)
 
-    def look_after(self) -> None:
+    def _look_after(self) -> None:
         """Once a second, while a task waits: what bells and pidfds may have failed to say."""
         if self._closed or not self._opened:
             return
         died = self._look_for_deaths()
-        self._line.listen_to_peers()
+        self._line.listen_to_peers(self)
         if died or self._ready():
             self._line.kick()
         self._report_stall(self._stall.waited())
 
-    def abandon(self) -> None:
+    def _abandon(self) -> None:
         """The loop that waits was closed."""
         self._line.abandon()
 

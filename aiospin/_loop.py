@@ -30,9 +30,9 @@ _FAR = 86400.0  # seconds; a wait for longer than a day asks again
 class Wait(Protocol):
     """What a Station looks after once a second, until its loop is closed."""
 
-    def look_after(self) -> None: ...
+    def _look_after(self) -> None: ...
 
-    def abandon(self) -> None: ...
+    def _abandon(self) -> None: ...
 
 
 def wake(future: Future, result: bool = True) -> None:
@@ -50,7 +50,7 @@ class _Round:
     def __call__(self) -> None:
         station = self._station()
         if station is not None:
-            station._look_after()
+            station._go_round()
 
     def __del__(self) -> None:
         station = self._station()
@@ -155,10 +155,10 @@ class Station:
             loop.call_later(min(self._waits.values()), _Round(self))
             self._scheduled = True
 
-    def _look_after(self) -> None:
+    def _go_round(self) -> None:
         self._scheduled = False
         for wait in list(self._waits):
-            wait.look_after()
+            wait._look_after()
         if self._waits:
             self._schedule()
 
@@ -168,7 +168,7 @@ class Station:
             return
         waits, self._waits = self._waits, {}
         for wait in waits:
-            wait.abandon()
+            wait._abandon()
 
 
 _stations: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Station] = weakref.WeakKeyDictionary()

@@ -107,7 +107,7 @@ class Queue(Generic[T]):
 
     def statistics(self) -> Statistics:
         """A frozen snapshot: cursors, lag per rank, and the counters of the ends that were made here and are open."""
-        return survey(self._open(), [end._counters() for end in list(self._ends) if end._opened])
+        return survey(self._open(), list(self._ends))
 
     def __repr__(self) -> str:
         return "<Queue, closed>" if self._segment is None else f"<Queue {self._segment!r}>"

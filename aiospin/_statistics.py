@@ -5,8 +5,9 @@ Guarantee: reads shared words without stopping anybody, so numbers of one snapsh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from aiospin import _layout
 from aiospin._segment import Segment
@@ -23,7 +24,10 @@ class Statistics:
     """Bytes that the slowest gating reader has not released."""
     lag: tuple[int | None, ...]
     """The same for each rank; None for a rank that does not gate the writer."""
-    messages: int = 0
+    read: int = 0
+    """Messages taken."""
+    written: int = 0
+    """Messages published."""
     ready: int = 0
     """Calls that were served without a wait."""
     inline: int = 0
@@ -40,11 +44,21 @@ class Statistics:
     """Slots held now."""
 
 
-_COUNTERS = ("messages", "ready", "inline", "monitor", "parks", "rings", "signals", "leases")
+_COUNTERS = ("ready", "inline", "monitor", "parks", "rings", "signals", "leases")
 
 
-def survey(segment: Segment, counters: Iterable[Mapping[str, int]]) -> Statistics:
-    """Look at the segment, and sum what its endpoints counted."""
+class Counting(Protocol):
+    """An end of a queue."""
+
+    @property
+    def rank(self) -> int | None: ...
+    @property
+    def _opened(self) -> bool: ...
+    def _counters(self) -> dict[str, int]: ...
+
+
+def survey(segment: Segment, ends: Iterable[Counting]) -> Statistics:
+    """Look at the segment, and sum what its ends counted in this process."""
     load, readers = segment.mapping.load, segment.readers
     published = load(_layout.control_offset(readers) + _layout.CONTROL_PUBLISHED)
     lag: list[int | None] = []
@@ -55,8 +69,13 @@ def survey(segment: Segment, counters: Iterable[Mapping[str, int]]) -> Statistic
         released = max(load(lines + _layout.READER_RELEASED), load(gate + _layout.GATE_START))
         lag.append(max(0, published - released) if gates else None)
     sums = dict.fromkeys(_COUNTERS, 0)
-    for counted in counters:
+    messages = {"read": 0, "written": 0}
+    for end in ends:
+        if not end._opened:
+            continue
+        counted = end._counters()
+        messages["written" if end.rank is None else "read"] += counted["messages"]
         for name in _COUNTERS:
             sums[name] += counted.get(name, 0)
     depth = max((bytes_ for bytes_ in lag if bytes_ is not None), default=0)
-    return Statistics(segment.capacity, published, depth, tuple(lag), **sums)
+    return Statistics(segment.capacity, published, depth, tuple(lag), **messages, **sums)

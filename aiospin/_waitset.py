@@ -13,7 +13,7 @@ it in between is fine.
 from __future__ import annotations
 
 import select
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -23,15 +23,17 @@ from aiospin._deadline import Deadline
 from aiospin._endpoint import Endpoint
 from aiospin._errors import AiospinError, QueueClosed, ReaderBusy
 from aiospin._reader import QueueReader
+from aiospin._word import FIRST_NAP, Word
 from aiospin._writer import QueueWriter
 
-Member: TypeAlias = "QueueReader[Any] | QueueWriter[Any]"
+End: TypeAlias = "QueueReader[Any] | QueueWriter[Any]"
+Member: TypeAlias = "End | Word"
 
 
 class _Entry:
     """One member, and its descriptors in the epoll set."""
 
-    def __init__(self, member: Member, room: int) -> None:
+    def __init__(self, member: End, room: int) -> None:
         self.member = member
         self.room = room  # bytes that a writer waits for
         self.descriptors: tuple[int, ...] = ()
@@ -53,7 +55,7 @@ class _Entry:
 
 
 class WaitSet:
-    """Readers, and writers that want room, to be waited for together. For one task or thread at a time.
+    """Readers, writers that want room, and words, to be waited for together. For one task or thread at a time.
 
     `wait()` and `wait_sync()` return a non-empty list of ready members, longest ready first. `timeout` in seconds: None
     for ever, 0 to look once; the built-in TimeoutError. Cancelling a wait takes nothing and changes nothing.
@@ -62,6 +64,7 @@ class WaitSet:
 
     def __init__(self, members: Iterable[Member] = ()) -> None:
         self._entries: dict[Endpoint, _Entry] = {}
+        self._words: dict[Word, None] = {}
         self._candidates: dict[Endpoint, None] = {}
         self._by_fd: dict[int, Endpoint] = {}
         self._epoll = select.epoll()
@@ -72,15 +75,21 @@ class WaitSet:
             self.add(member)
 
     def add(self, member: Member, *, nbytes: int = 0) -> None:
-        """Wait for this one too. A reader is ready when there is a message; a writer when `nbytes` have room.
+        """Wait for this one too.
 
-        Claims the member's role. Adding a member again changes its `nbytes`.
+        A reader is ready when there is a message; a writer when `nbytes` have room; a `lowlevel.Word` when its
+        condition holds. Claims the role of a reader or writer. Adding a member again changes its `nbytes`. Nobody rings
+        for words: while a set has some, its waits look at them between naps of at most the least `max_nap`.
         """
-        if not isinstance(member, (QueueReader, QueueWriter)):
-            raise TypeError(f"a member is a QueueReader or a QueueWriter, got {member!r}")
+        if not isinstance(member, (QueueReader, QueueWriter, Word)):
+            raise TypeError(f"a member is a QueueReader, a QueueWriter or a Word, got {member!r}")
         if isinstance(nbytes, bool) or not isinstance(nbytes, int) or nbytes < 0:
             raise ValueError(f"nbytes must be a whole number of 0 or more, got {nbytes!r}")
         self._open()
+        if isinstance(member, Word):
+            self._words[member] = None
+            self._wake()
+            return
         member._claim()
         if member.closed:
             raise QueueClosed(f"{member!r} is closed")
@@ -96,6 +105,9 @@ class WaitSet:
 
     def discard(self, member: Member) -> None:
         """Wait for it no longer. Does nothing if it is not a member."""
+        if isinstance(member, Word):
+            self._words.pop(member, None)
+            return
         entry = self._entries.pop(member, None)
         if entry is None:
             return
@@ -104,25 +116,25 @@ class WaitSet:
         self._ignore(entry)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._entries) + len(self._words)
 
     def __contains__(self, member: object) -> bool:
-        return member in self._entries
+        return member in self._entries or member in self._words
 
     async def wait(self, timeout: float | None = None) -> list[Member]:
         """The members that are ready, when at least one is."""
-        deadline = Deadline(timeout)
+        deadline, naps = Deadline(timeout), self._naps()
         with _Turn(self):
             self._gather()  # what rang since the last wait, though some member may be ready already
             while not (ready := self._look()):
                 deadline.check("no member was ready")
-                await self._sleep_in_loop(deadline.remaining())
+                await self._sleep_in_loop(_sooner(deadline.remaining(), next(naps)))
                 self._gather()
             return ready
 
     def wait_sync(self, timeout: float | None = None) -> list[Member]:
         """`wait()` in this thread. Signals are served."""
-        deadline = Deadline(timeout)
+        deadline, naps = Deadline(timeout), self._naps()
         with _Turn(self):
             blocking_told = False
             self._gather()
@@ -132,17 +144,26 @@ class WaitSet:
                     blocking_told = True
                     for member in list(self._entries)[:1]:
                         member._blocking()
-                remaining = deadline.remaining()
-                if not self._gather(LOOK_AFTER if remaining is None else min(remaining, LOOK_AFTER)):
-                    self.look_after()
+                nap = next(naps)
+                if not self._gather(min(LOOK_AFTER, _sooner(deadline.remaining(), nap) or LOOK_AFTER)) and nap is None:
+                    self._look_after()
             return ready
+
+    def _naps(self) -> Iterator[float | None]:
+        """How long the next sleep may last for the sake of words: twice as long each time; None without words."""
+        nap = FIRST_NAP
+        while True:
+            longest = min((word.max_nap for word in self._words), default=None)
+            yield None if longest is None else min(nap, longest)
+            nap = min(2 * nap, 1.0)
 
     def close(self) -> None:
         """Let go of the descriptors. A wait under way ends with QueueClosed. Idempotent."""
         if self._epoll.closed:
             return
-        for member in list(self._entries):
-            self.discard(member)  # type: ignore[arg-type]
+        for entry in list(self._entries.values()):
+            self.discard(entry.member)
+        self._words.clear()
         station, self._station = self._station, None
         if station is not None:
             station.end(self)
@@ -173,12 +194,12 @@ class WaitSet:
 
     # looking
 
-    def touch(self, member: Endpoint) -> None:
+    def _touch(self, member: Endpoint) -> None:
         """Somebody waits for the member by itself, and may drain its bell: look at it next time."""
         if member in self._entries:
             self._candidates[member] = None
 
-    def look_after(self) -> None:
+    def _look_after(self) -> None:
         """Once a second, while a wait sleeps: what bells and pidfds may have failed to say."""
         for member, entry in list(self._entries.items()):
             if member.closed or self._look_for_deaths(entry) or member._ready():
@@ -186,14 +207,14 @@ class WaitSet:
         if self._candidates:
             self._wake()
 
-    def abandon(self) -> None:
+    def _abandon(self) -> None:
         """The loop that waits was closed."""
         self._turn = self._waiter = None
 
     def _look(self) -> list[Member]:
         """The candidates that are ready; the others are armed, and candidates no more."""
         self._open()
-        ready: list[Member] = []
+        ready: list[Member] = [word for word in self._words if word.ready()]
         for member in list(self._candidates):
             entry = self._entries[member]
             if not entry.ready():
@@ -297,6 +318,10 @@ class _Turn:
     def __exit__(self, *_: object) -> None:
         if self._set._turn is self:  # else its loop was closed, and somebody else may wait by now
             self._set._turn = None
+
+
+def _sooner(one: float | None, other: float | None) -> float | None:
+    return min(one, other) if one is not None and other is not None else one if other is None else other
 
 
 def wait_any(*members: Member, timeout: float | None = None) -> list[Member]:

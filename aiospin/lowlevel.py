@@ -16,12 +16,11 @@ from typing import Any
 
 from aiospin import _backend, _loop
 from aiospin._deadline import Deadline
+from aiospin._word import FIRST_NAP, WHOLE_WORD, Word
 
-__all__ = ["await_word", "store_word", "wait_word"]
+__all__ = ["Word", "await_word", "store_word", "wait_word"]
 
 _WATCH_US = 50.0  # before the first nap
-_FIRST_NAP = 50e-6
-_WHOLE_WORD = (1 << 64) - 1
 
 
 def wait_word(
@@ -30,7 +29,7 @@ def wait_word(
     value: int,
     *,
     offset: int = 0,
-    mask: int = _WHOLE_WORD,
+    mask: int = WHOLE_WORD,
     timeout: float | None = None,
     max_nap: float = 1e-3,
 ) -> None:
@@ -45,13 +44,13 @@ def wait_word(
     Raises the built-in TimeoutError; ValueError for a word outside the buffer or out of alignment. Other Python threads
     run meanwhile.
     """
-    watch = _backend.core.WordWatch(buffer, offset, comparison, value, mask)
-    limit = _Limit(timeout, max_nap)
-    if watch.ready() or (timeout != 0 and watch.watch(limit.watch_us())):
+    word = Word(buffer, comparison, value, offset=offset, mask=mask, max_nap=max_nap)
+    deadline = Deadline(timeout)
+    if word.ready() or (timeout != 0 and word._watch.watch(_watch_us(deadline))):
         return
-    for nap in limit.naps(f"word at offset {offset} {comparison} {value}"):
+    for nap in _naps(word, deadline):
         time.sleep(nap)
-        if watch.ready():
+        if word.ready():
             return
 
 
@@ -70,18 +69,18 @@ async def await_word(
     value: int,
     *,
     offset: int = 0,
-    mask: int = _WHOLE_WORD,
+    mask: int = WHOLE_WORD,
     timeout: float | None = None,
     max_nap: float = 1e-3,
 ) -> None:
     """`wait_word` for coroutines: the waiter thread watches first, then the loop's timer looks."""
-    watch = _backend.core.WordWatch(buffer, offset, comparison, value, mask)
-    limit = _Limit(timeout, max_nap)
-    if watch.ready() or (timeout != 0 and await _watched(watch, limit.watch_us())):
+    word = Word(buffer, comparison, value, offset=offset, mask=mask, max_nap=max_nap)
+    deadline = Deadline(timeout)
+    if word.ready() or (timeout != 0 and await _watched(word._watch, _watch_us(deadline))):
         return
-    for nap in limit.naps(f"word at offset {offset} {comparison} {value}"):
+    for nap in _naps(word, deadline):
         await asyncio.sleep(nap)
-        if watch.ready():
+        if word.ready():
             return
 
 
@@ -103,27 +102,16 @@ async def _watched(watch: Any, us: float) -> bool:
     return bool(watch.ready())
 
 
-class _Limit:
-    """How long a wait may take, and how long it sleeps between looks."""
+def _naps(word: Word, deadline: Deadline) -> Iterator[float]:
+    """Sleeps, each twice the last up to the word's bound; TimeoutError once the time is over."""
+    nap = min(FIRST_NAP, word.max_nap)
+    while True:
+        deadline.check(f"no {word!r}")
+        left = deadline.remaining()
+        yield nap if left is None else min(nap, left)
+        nap = min(2 * nap, word.max_nap)
 
-    def __init__(self, timeout: float | None, max_nap: float) -> None:
-        if isinstance(max_nap, bool) or not isinstance(max_nap, (int, float)):
-            raise TypeError(f"max_nap must be a number of seconds, not {max_nap!r}")
-        if not max_nap > 0:
-            raise ValueError(f"max_nap must be above 0 seconds, not {max_nap!r}")
-        self._deadline = Deadline(timeout)
-        self._max_nap = max_nap
 
-    def watch_us(self) -> float:
-        """How long to watch before the first nap."""
-        left = self._deadline.remaining()
-        return _WATCH_US if left is None else min(_WATCH_US, left * 1e6)
-
-    def naps(self, what: str) -> Iterator[float]:
-        """Sleeps, each twice the last up to the bound; TimeoutError once the time is over."""
-        nap = min(_FIRST_NAP, self._max_nap)
-        while True:
-            self._deadline.check(f"no {what}")
-            left = self._deadline.remaining()
-            yield nap if left is None else min(nap, left)
-            nap = min(2 * nap, self._max_nap)
+def _watch_us(deadline: Deadline) -> float:
+    left = deadline.remaining()
+    return _WATCH_US if left is None else min(_WATCH_US, left * 1e6)

@@ -355,7 +355,7 @@ def test_a_loop_on_one_side_and_a_thread_on_the_other(run_async: Callable[[Corou
                 dawdle(chance)
                 assert await reader.aget() == b"%d" % sequence
             counted = reader.statistics()
-            assert counted.messages == rounds and counted.parks + counted.monitor + counted.inline > 0
+            assert counted.read == rounds and counted.parks + counted.monitor + counted.inline > 0
 
     with aiospin.Queue[bytes](capacity=RING) as there, aiospin.Queue[bytes](capacity=RING) as back:
         arguments = {"there": unclaimed(there.reader(0)), "back": unclaimed(back.writer()), "backend": OTHER}

@@ -23,7 +23,7 @@ LAYERS = [
     {"_deadline", "_errors", "_flags", "_layout", "_seams"},
     {"_cgroup", "_handle", "_header", "_host", "_codec", "_fallback", "_native"},
     {"_preflight", "_descriptors", "_backend"},
-    {"_backing", "_policy", "_loop"},
+    {"_backing", "_policy", "_loop", "_word"},
     {"_segment", "_service"},
     {"_roles", "_travel", "_statistics", "_acquire"},
     {"_peers", "_stall", "_tenancy"},

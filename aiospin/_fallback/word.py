@@ -20,7 +20,7 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 
 def store_word(buffer: Any, value: int, offset: int) -> None:
     """Store to an aligned 64-bit word of a writable buffer."""
-    _word(buffer, offset)[0] = value
+    _word(buffer, operator.index(offset))[0] = operator.index(value)
 
 
 def _word(buffer: Any, offset: int) -> memoryview:
@@ -38,10 +38,10 @@ class WordWatch:
     def __init__(self, buffer: Any, offset: int, comparison: str, value: int, mask: int) -> None:
         if comparison not in _COMPARISONS:
             raise ValueError(f"comparison must be one of ==, !=, >=, <, not {comparison!r}")
-        self._word = _word(buffer, offset)
+        self._word = _word(buffer, operator.index(offset))
         self._compare = _COMPARISONS[comparison]
-        self._value = value
-        self._mask = mask
+        self._value = operator.index(value)
+        self._mask = operator.index(mask)
 
     def ready(self) -> bool:
         """Look once."""

@@ -68,9 +68,9 @@ void settled_dealloc(PyObject* self) {
 }
 
 PyMethodDef acquire_methods[] = {
-    {"__enter__", acquire_enter, METH_NOARGS, nullptr},
+    {"__enter__", acquire_enter, METH_NOARGS, "Wait in this thread for the slot, and return it."},
     {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(acquire_exit)), METH_FASTCALL, nullptr},
-    {"__aenter__", acquire_aenter, METH_NOARGS, nullptr},
+    {"__aenter__", acquire_aenter, METH_NOARGS, "Await the slot."},
     {"__aexit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(acquire_aexit)), METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -130,6 +130,8 @@ void look_at_crowding(Endpoint* self) {
   self->delay_ns = delay;
 }
 
+bool has_light_peer(const Endpoint* self) { return queue::has_light(segment_of(self)); }
+
 bool wait_inline(Endpoint* self, Ticks until) {
   const Ticks held = std::min(until, ticks() + from_us(kHoldGilUs));
   if (wait::monitor(*self->watch, held)) return true;

@@ -85,6 +85,7 @@ bool wait_inline(Endpoint* self, Ticks until);
 void learn(Endpoint* self, std::uint64_t began_ns);
 std::uint64_t rang_at(const Endpoint* self);
 void look_at_crowding(Endpoint* self);
+bool has_light_peer(const Endpoint* self);
 
 // Drives an attempt to its end in the calling thread. `attempt(PyObject**)` returns an Attempt.
 template <typename F>

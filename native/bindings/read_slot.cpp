@@ -198,12 +198,12 @@ void slot_dealloc(PyObject* self) {
 
 PyMethodDef slot_methods[] = {
     {"release", slot_release, METH_NOARGS, "Give the bytes back. BufferError while views of them live; twice is fine."},
-    {"__enter__", slot_enter, METH_NOARGS, nullptr},
+    {"__enter__", slot_enter, METH_NOARGS, "The slot itself; leaving ends it."},
     {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(slot_exit)), METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 PyGetSetDef slot_properties[] = {
-    {"data", slot_data, nullptr, "A read-only memoryview of the bytes in place. It keeps them from being reused.", nullptr},
+    {"data", slot_data, nullptr, "A read-only memoryview of the bytes in place. It keeps them from being reused. ValueError once released.", nullptr},
     {"size", slot_size, nullptr, "Bytes of the message.", nullptr},
     {"sequence", slot_sequence, nullptr, "Number of the message in its queue, from 0, without gaps.", nullptr},
     {"redelivered", slot_redelivered, nullptr, "Whether a reader that held this rank before may have seen it.", nullptr},

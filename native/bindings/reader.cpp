@@ -234,7 +234,7 @@ PyMethodDef methods[] = {
      "Nothing happens before that, and a cancelled or timed-out wait has taken nothing. Leaving the `with` gives the\n"
      "bytes back as soon as no view of them lives."},
     {"try_acquire_read", try_acquire_read, METH_NOARGS,
-     "The next message in place, or None. Never waits."},
+     "The next message in place, or None. Never waits. A slot that is dropped unread is handed out again."},
     {"get", as_method(get), kFast,
      "get(timeout=None)\n--\n\n"
      "The next message, owned: bytes, or what the codec makes of them. Blocks; aget() is for coroutines."},

@@ -107,7 +107,7 @@ bool sleep_until_woken(Endpoint* self, const Deadline& deadline, Ticks began) {
       // A signal that came before the block is served here; one that comes later ends the sleep.
       if (PyErr_CheckSignals() < 0) return false;
       if (self->failure != nullptr || self->shut) return true;
-      double limit_s = barrier_works ? kRecheckS : kRecheckUnbarrieredS;
+      double limit_s = barrier_works || !has_light_peer(self) ? kRecheckS : kRecheckUnbarrieredS;
       if (deadline.limited()) limit_s = std::min(limit_s, deadline.remaining_s(ticks()));
       ++self->count.parks;
       Py_BEGIN_ALLOW_THREADS;

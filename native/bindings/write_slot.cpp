@@ -160,7 +160,7 @@ PyMethodDef slot_methods[] = {
     {"publish", slot_publish, METH_NOARGS,
      "Make the slot visible to every reader. Waits only for a message larger than the ring."},
     {"abort", slot_abort, METH_NOARGS, "Drop the slot; nothing of it is ever seen. Twice is fine."},
-    {"__enter__", slot_enter, METH_NOARGS, nullptr},
+    {"__enter__", slot_enter, METH_NOARGS, "The slot itself; leaving ends it."},
     {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(slot_exit)), METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

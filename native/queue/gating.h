@@ -50,6 +50,17 @@ inline Slowest slowest(const shm::Segment& segment) noexcept {
   return found;
 }
 
+// Whether some role is played by a process that publishes with plain stores.
+inline bool has_light(const shm::Segment& segment) noexcept {
+  // relaxed: set once, when the role was claimed, and the claim rang.
+  const auto light = [](const shm::Seat& seat) { return (seat.flags.load(std::memory_order_relaxed) & shm::kLight) != 0; };
+  if (light(segment.control().writer.seat)) return true;
+  for (std::uint32_t rank = 0; rank < segment.readers(); ++rank) {
+    if (light(segment.reader(rank).seat.seat)) return true;
+  }
+  return false;
+}
+
 // How many roles are claimed. Those of killed processes count until somebody claims them anew.
 inline unsigned present(const shm::Segment& segment) noexcept {
   // relaxed: an estimate for the policy.

@@ -156,13 +156,7 @@ bool Writer::announce() noexcept {
   // relaxed: published by the epoch that follows; a reader reads the epoch first.
   room.needed.store(needed_, std::memory_order_relaxed);
   shm::doorbell::announce(room.epoch);
-  for (std::uint32_t rank = 0; rank < segment_->readers(); ++rank) {
-    // relaxed: set once, when the role was claimed, and the claim rang.
-    if ((segment_->reader(rank).seat.seat.flags.load(std::memory_order_relaxed) & shm::kLight) != 0) {
-      membarrier::everywhere();
-      break;
-    }
-  }
+  if (has_light(*segment_)) membarrier::everywhere();
   return ready();
 }
 
