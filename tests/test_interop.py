@@ -12,12 +12,20 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import uvloop
 from ends import LARGEST, RING, asleep, content, epoch, fill, size_of
 from programs import OTHER, Program
 
 import aiospin
 
 pytestmark = [pytest.mark.native, pytest.mark.usefixtures("leaves_nothing")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_uvloop_opens_once() -> None:
+    """The signal pipe of libuv is the process's, and no leak of a test."""
+    uvloop.new_event_loop().close()
+
 
 PREPARE = """
     import random

@@ -15,7 +15,6 @@ import pytest
 from ends import LARGEST, RING, asleep, content, ends, epoch, fill, pair, size_of
 
 import aiospin
-from aiospin import _endpoint
 from aiospin._fallback import waiting as fallback_waiting
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
@@ -277,9 +276,7 @@ def spin(steps: int) -> None:
         pass
 
 
-def test_blocking_in_an_event_loop_warns_once_and_only_when_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_endpoint, "_BLOCKING_WARNED", set())
-
+def test_blocking_in_an_event_loop_warns_once_and_only_when_it_waits() -> None:
     async def main() -> None:
         with pair() as (writer, reader):
             writer.put(b"ready")
@@ -295,9 +292,7 @@ def test_blocking_in_an_event_loop_warns_once_and_only_when_it_waits(monkeypatch
     asyncio.run(main())
 
 
-def test_the_warning_as_an_error_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_endpoint, "_BLOCKING_WARNED", set())
-
+def test_the_warning_as_an_error_loses_nothing() -> None:
     async def main() -> None:
         with pair() as (writer, reader):
             with pytest.raises(aiospin.BlockingInEventLoopWarning):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+import uvloop
 from ends import RING, ends
 from forked import open_descriptors
 from programs import Program
@@ -15,6 +16,13 @@ from programs import Program
 import aiospin
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_uvloop_opens_once() -> None:
+    """The signal pipe of libuv is the process's, and no leak of a test."""
+    uvloop.new_event_loop().close()
+
 
 SET_UP = """
     import asyncio, atexit, gc, linecache, sys, threading, tracemalloc

@@ -94,5 +94,6 @@ def waiting(reader: aiospin.QueueReader[Any], writer: aiospin.QueueWriter[Any]) 
     with aiospin.WaitSet([reader]) as waits:
         waits.add(writer)
         for member in waits.wait_sync(timeout=1.0):
-            member.close()
+            if isinstance(member, aiospin.QueueReader):
+                member.get_nowait()
     aiospin.wait_any(reader, writer, timeout=0)
