@@ -15,7 +15,7 @@ class Horizon:
     def __init__(self, **policy: object) -> None:
         self.cpus = 1
 
-    def observe(self, wait_us: float) -> None:
+    def observe(self, wait_us: float, rang: bool = False) -> None:
         """Learn nothing from a wait of that length."""
 
     def horizon_us(self, now_us: float) -> float:

@@ -78,10 +78,18 @@ PyType_Slot acquire_slots[] = {
     {Py_tp_doc, const_cast<char*>("What acquire_read() and acquire_write() return: await it, or enter it with `with` or "
                                   "`async with`. Once.")},
     {Py_tp_methods, acquire_methods},
+    {Py_tp_dealloc, reinterpret_cast<void*>(operation_dealloc)},
+    {Py_tp_finalize, reinterpret_cast<void*>(operation_finalize)},
+    {Py_tp_traverse, reinterpret_cast<void*>(operation_traverse)},
+    {Py_tp_iter, reinterpret_cast<void*>(PyObject_SelfIter)},
+    {Py_tp_iternext, reinterpret_cast<void*>(operation_next)},
+    {Py_am_await, reinterpret_cast<void*>(PyObject_SelfIter)},
+    {Py_am_send, reinterpret_cast<void*>(step)},
     {0, nullptr},
 };
 PyType_Spec acquire_spec = {"aiospin._native.Acquire", sizeof(OperationObject), 0,
-                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, acquire_slots};
+                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                            acquire_slots};
 
 PyType_Slot settled_slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(settled_dealloc)},

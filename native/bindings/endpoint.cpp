@@ -21,6 +21,9 @@ constexpr double kHoldGilUs = 2;
 constexpr double kCrowdEveryUs = 10'000;
 constexpr double kDelayEveryUs = 100'000;
 
+constexpr std::uint64_t kJustNs = 10'000;
+thread_local std::uint64_t last_ring_ns = 0;
+
 const shm::Segment& segment_of(const Endpoint* self) {
   return self->rank < 0 ? as_writer(self)->core->segment() : as_reader(self)->core->segment();
 }
@@ -104,14 +107,24 @@ void raise_timeout(const Endpoint* self, const Deadline& deadline, const char* w
 
 std::uint64_t rang_at(const Endpoint* self) { return self->rank < 0 ? 0 : as_reader(self)->core->rang_at(); }
 
+void count_rings(Endpoint* self, unsigned rings) {
+  if (rings == 0) [[likely]]
+    return;
+  self->count.rings += rings;
+  last_ring_ns = monotonic_ns();
+}
+
+bool just_rang(std::uint64_t now_ns) { return now_ns - last_ring_ns < kJustNs; }
+
 void learn(Endpoint* self, std::uint64_t began_ns) {
+  const bool rang_peer = just_rang(began_ns);
   const std::uint64_t now = monotonic_ns();
   const std::uint64_t rang = rang_at(self);
   if (rang >= began_ns && rang <= now) {
     self->horizon->observe_park(static_cast<double>(now - rang) / 1e3);
-    self->horizon->observe(static_cast<double>(rang - began_ns) / 1e3);
+    self->horizon->observe(static_cast<double>(rang - began_ns) / 1e3, rang_peer);
   } else {
-    self->horizon->observe(static_cast<double>(now - began_ns) / 1e3);
+    self->horizon->observe(static_cast<double>(now - began_ns) / 1e3, rang_peer);
   }
 }
 

@@ -83,6 +83,11 @@ bool wait_inline(Endpoint* self, Ticks until);
 
 // After a wait that began then: teaches the policy.
 void learn(Endpoint* self, std::uint64_t began_ns);
+
+// Counts bells rung for peers. just_rang(): this thread did so within the last microseconds, so that a wait that begins
+// now has a peer's wake-up before it.
+void count_rings(Endpoint* self, unsigned rings);
+bool just_rang(std::uint64_t now_ns);
 std::uint64_t rang_at(const Endpoint* self);
 void look_at_crowding(Endpoint* self);
 bool has_light_peer(const Endpoint* self);

@@ -196,7 +196,7 @@ PyObject* counters(PyObject* op, PyObject*) {
 PyObject* ring_all(PyObject* op, PyObject*) {
   WriterObject* self = as_writer(as_endpoint(op));
   if (refuse_unopened(self)) return nullptr;
-  self->count.rings += self->core->ring_all();
+  count_rings(self, self->core->ring_all());
   Py_RETURN_NONE;
 }
 

@@ -136,7 +136,7 @@ int wait_here(OperationObject* self, const Turn& turn) {
   if (turn.waiting > 1 || !endpoint->horizon->due()) return 0;
   if (inline_hook != nullptr && !Ref(PyObject_CallFunction(inline_hook, "sO", "inline", object(self)))) return -1;
   const Ticks now = ticks();
-  if (!wait_inline(endpoint, self->deadline.earlier(now + from_us(endpoint->horizon->inline_us())))) return 0;
+  if (!wait_inline(endpoint, self->deadline.earlier(now + from_us(endpoint->horizon->inline_us(just_rang(monotonic_ns())))))) return 0;
   ++endpoint->count.inlined;
   return 1;
 }
@@ -148,6 +148,8 @@ PySendResult ended(OperationObject* self, PyObject** result, Attempt outcome) {
   finish(self);
   return outcome == Attempt::done ? PYGEN_RETURN : PYGEN_ERROR;
 }
+
+}  // namespace
 
 PySendResult step(PyObject* op, PyObject* value, PyObject** result) {
   OperationObject* self = as_operation(op);
@@ -217,6 +219,8 @@ PySendResult step(PyObject* op, PyObject* value, PyObject** result) {
   }
 }
 
+namespace {
+
 // --- the coroutine protocol
 
 PyObject* to_iterator_result(PySendResult sent, PyObject* result) {
@@ -227,11 +231,15 @@ PyObject* to_iterator_result(PySendResult sent, PyObject* result) {
   return nullptr;
 }
 
+}  // namespace
+
 PyObject* operation_next(PyObject* self) {
   PyObject* result;
   const PySendResult sent = step(self, Py_None, &result);
   return to_iterator_result(sent, result);
 }
+
+namespace {
 
 PyObject* operation_send(PyObject* self, PyObject* value) {
   PyObject* result;
@@ -282,6 +290,8 @@ PyObject* operation_repr(PyObject* op) {
 
 PyObject* operation_name(PyObject* self, void*) { return PyUnicode_FromString(kind_name(as_operation(self)->kind)); }
 
+}  // namespace
+
 int operation_traverse(PyObject* op, visitproc visit, void* arg) {
   OperationObject* self = as_operation(op);
   Py_VISIT(Py_TYPE(op));
@@ -319,6 +329,8 @@ void operation_dealloc(PyObject* op) {
   type->tp_free(op);
   Py_DECREF(type);
 }
+
+namespace {
 
 PyMethodDef operation_methods[] = {
     {"send", operation_send, METH_O, nullptr},

@@ -46,6 +46,14 @@ PyObject* new_operation(PyTypeObject* type, Kind kind, Endpoint* endpoint, const
 // Calls hook("inline", operation) before every wait in a loop's own thread; None for no hook.
 void set_inline_hook(PyObject* hook);
 
+// The slots that Acquire shares: a type made from a spec does not inherit them as they are, but through Python-level
+// wrappers that cost 100 ns a step.
+void operation_dealloc(PyObject* op);
+void operation_finalize(PyObject* op);
+int operation_traverse(PyObject* op, visitproc visit, void* arg);
+PyObject* operation_next(PyObject* op);
+PySendResult step(PyObject* op, PyObject* value, PyObject** result);
+
 bool make_operation_types(PyObject* module);
 bool make_acquire_types(PyObject* module);  // after the operation's
 

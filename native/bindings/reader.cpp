@@ -82,7 +82,7 @@ Attempt take(ReaderObject* self, queue::Slot& slot) {
 void release(ReaderObject* self, const queue::Slot& slot) {
   --self->leases;
   // In a forked child the ring and its cursors are the parent's.
-  if (is_ours(self) && self->core->release(slot)) ++self->count.rings;
+  if (is_ours(self)) count_rings(self, self->core->release(slot) ? 1 : 0);
   if (self->shut) [[unlikely]]
     retire(self);
 }
@@ -137,7 +137,7 @@ Attempt attempt_get_many(ReaderObject* self, Py_ssize_t most, PyObject** result)
         --self->count.messages;
         self->core->give_back(slot);
       }
-      if (self->core->settle()) ++self->count.rings;
+      count_rings(self, self->core->settle() ? 1 : 0);
       if (first) return Attempt::failed;
       PyErr_Clear();
       break;
@@ -154,7 +154,7 @@ Attempt attempt_get_many(ReaderObject* self, Py_ssize_t most, PyObject** result)
     ++self->leases;
     ++self->count.messages;
   }
-  if (self->core->settle()) ++self->count.rings;
+  count_rings(self, self->core->settle() ? 1 : 0);
   *result = list.give();
   return Attempt::done;
 }

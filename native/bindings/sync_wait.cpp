@@ -142,7 +142,7 @@ int wait_busy(Endpoint* self, const Deadline& deadline) {
   if (!warn_if_in_event_loop(self)) return -1;
   look_at_crowding(self);
   const double horizon_us = self->horizon->horizon_us(to_us(began));
-  const double inline_us = self->horizon->due() ? self->horizon->inline_us() : 0;
+  const double inline_us = self->horizon->due() ? self->horizon->inline_us(just_rang(monotonic_ns())) : 0;
   const double watch_us = std::max(horizon_us, inline_us);
   if (watch_us > kGraceUs) {
     const Ticks until = watch_us < 1e15 ? began + from_us(watch_us) : std::numeric_limits<Ticks>::max();

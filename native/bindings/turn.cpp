@@ -5,7 +5,8 @@ namespace aiospin::bindings {
 
 namespace {
 
-constexpr double kTurnUs = 100;
+// Twice this may pass: once until the callback is left, once more until it is missed.
+constexpr double kTurnUs = 40;
 
 PyObject* turn_taken(PyObject*, PyObject*) {
   Turn& turn = *this_turn();

@@ -1,9 +1,9 @@
 // Whose turn it is in an event loop's thread.
 //
 // A coroutine whose messages are always ready never suspends, and would keep timers, sockets and other tasks waiting.
-// So one that has gone on for 100 us since the loop's last real iteration gives it one. The iteration is observed, not
-// guessed: when the stamp is old, a callback is left with the loop; if a second 100 us pass before it has run, the loop
-// is being starved.
+// So one that has gone on for 40 to 80 us since the loop's last real iteration gives it one. The iteration is observed, not
+// guessed: when the stamp is old, a callback is left with the loop; if it has not run when the stamp is old again, the
+// loop is being starved.
 #pragma once
 
 #include <memory>

@@ -85,7 +85,7 @@ bool publish(WriteSlotObject* slot) {
   WriterObject* writer = slot->writer;
   if (!slot->is_private) {
     writer->core->commit(slot->size, 0, slot->size, writer->checksum);
-    writer->count.rings += writer->core->flush();
+    count_rings(writer, writer->core->flush());
     ++writer->count.messages;
     end(slot);
     return true;

@@ -58,13 +58,13 @@ queue::Room stage(WriterObject* self, const Gather& message, std::uint64_t& prog
     message.copy(progress, size, core.slot());
     core.commit(total, progress, size, self->checksum);
     progress += size;
-    self->count.rings += core.flush();
+    count_rings(self, core.flush());
   } while (progress < total);
   progress = 0;
   return queue::Room::ready;
 }
 
-void flush(WriterObject* self) { self->count.rings += self->core->flush(); }
+void flush(WriterObject* self) { count_rings(self, self->core->flush()); }
 
 bool gather_all(PyObject* const* buffers, Py_ssize_t n, Gather& message) {
   for (Py_ssize_t i = 0; i < n; ++i) {

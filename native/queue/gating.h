@@ -33,19 +33,20 @@ inline Standing standing(const shm::Segment& segment, std::uint32_t rank) noexce
 struct Slowest {
   std::uint64_t released;  // kNobody when no rank gates
   std::uint32_t rank;
+  bool gated;  // some rank gates; its cursor may have been scribbled to any value
 };
 
 // The least released cursor among the ranks that gate. `look_again` in the sense of the doorbell: seq_cst loads, so that
 // the last of several readers to release in the total order sees all of them and rings.
 inline Slowest slowest(const shm::Segment& segment) noexcept {
-  Slowest found{kNobody, 0};
+  Slowest found{kNobody, 0, false};
   for (std::uint32_t rank = 0; rank < segment.readers(); ++rank) {
     if (standing(segment, rank) != Standing::gates) continue;
     // relaxed: ordered by the acquire of the gate word above.
     const std::uint64_t start = segment.gate(rank).start.load(std::memory_order_relaxed);
     const std::uint64_t cursor = shm::cursor::look_again(segment.reader(rank).released.cursor);
     const std::uint64_t released = cursor > start ? cursor : start;
-    if (released < found.released) found = {released, rank};
+    if (!found.gated || released < found.released) found = {released, rank, true};
   }
   return found;
 }

@@ -49,7 +49,7 @@ Room Writer::reserve(std::uint64_t payload) noexcept {
   if (end <= limit_) [[likely]]
     return Room::ready;
   const Slowest found = slowest(*segment_);
-  if (found.released == kNobody) {
+  if (!found.gated) {
     // Nobody reads, so there is nothing to keep, and the next reserve() looks again for joiners. But no more is staged
     // than the ring holds: a reader that joins with the next flush() starts at the published cursor of before it.
     if (end - published_ > capacity_) {

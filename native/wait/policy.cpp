@@ -23,7 +23,8 @@ double Horizon::ceiling() const noexcept {
   return std::max(tuning_.minimum_us, tuning_.maximum_us > 0 ? tuning_.maximum_us : park_cost_us_);
 }
 
-void Horizon::observe(double wait_us) noexcept {
+void Horizon::observe(double wait_us, bool rang) noexcept {
+  if (rang) wait_us = std::max(0.0, wait_us - wake_allowance_us());
   short_waits_ = static_cast<std::uint8_t>((short_waits_ << 1) | (wait_us <= inline_us() ? 1 : 0));
   const double most = ceiling();
   if (wait_us <= horizon_us_) {
@@ -55,7 +56,13 @@ double Horizon::horizon_us(double now_us) noexcept {
   return std::min(horizon_us_, budget_us_);
 }
 
-double Horizon::inline_us() const noexcept { return std::min(tuning_.inline_us, park_cost_us_); }
+double Horizon::inline_us(bool rang) const noexcept {
+  const double limit = std::min(tuning_.inline_us, park_cost_us_);
+  return rang && limit > 0 ? limit + wake_allowance_us() : limit;
+}
+
+// What a peer's wake-up may take: half as much again as ours did, since wake-ups vary.
+double Horizon::wake_allowance_us() const noexcept { return 1.5 * park_cost_us_; }
 
 bool Horizon::due() const noexcept { return !crowded_ && std::popcount(short_waits_) >= 4; }
 

@@ -23,7 +23,7 @@ class Horizon {
   explicit Horizon(const Tuning& tuning) noexcept;
 
   // A wait is over: how long after its start was it answered, less what waking took.
-  void observe(double wait_us) noexcept;
+  void observe(double wait_us, bool rang = false) noexcept;
   // A park is over: what waking took.
   void observe_park(double cost_us) noexcept;
   // Watching went on for so long, ending now.
@@ -41,14 +41,17 @@ class Horizon {
   double horizon_us(double now_us) noexcept;
   // The median of the last eight waits was short enough to wait in place.
   bool due() const noexcept;
-  // How long to wait in place when due.
-  double inline_us() const noexcept;
+  // How long to wait in place when due. `rang`: this process has just woken a peer, whose answer comes after one
+  // wake-up. Both sides of a conversation would otherwise take each other's wake-up for a slow answer, and park for
+  // ever; so such a wait may be longer by a wake-up, and counts as shorter by one.
+  double inline_us(bool rang = false) const noexcept;
 
   double park_cost_us() const noexcept { return park_cost_us_; }
   const Tuning& tuning() const noexcept { return tuning_; }
 
  private:
   double ceiling() const noexcept;
+  double wake_allowance_us() const noexcept;
 
   const Tuning tuning_;
   double horizon_us_;
