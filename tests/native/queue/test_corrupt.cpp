@@ -170,7 +170,7 @@ TEST_CASE("a released cursor that cannot be is corrupt for the writer, awake or 
   Word& released = queue.segment().reader(0).released.cursor;
   const std::uint64_t now = released.load();
   for (const std::uint64_t wrong : {writer->cursor() + 64, writer->cursor() + capacity, writer->cursor() - capacity - 64, std::uint64_t{0},
-                                    ~std::uint64_t{0} - 63}) {
+                                    ~std::uint64_t{0} - 63, ~std::uint64_t{0}}) {
     CAPTURE(wrong);
     released.store(wrong);
     CHECK(writer->ready());
