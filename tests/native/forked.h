@@ -11,8 +11,8 @@
 
 namespace aiospin::rig {
 
-// Runs `act` in a forked child that exits with what it returns; returns the child's wait status. A child that hangs dies
-// of SIGALRM. Faults end it as they would end a program without a sanitizer, and leave no core file.
+// Runs `act` in a forked child that exits with what it returns; returns the child's wait status. A child that hangs
+// dies of SIGALRM. Faults end it as they would end a program without a sanitizer, and leave no core file.
 template <typename Act>
 int forked(Act act) {
   const pid_t child = fork();

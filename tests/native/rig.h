@@ -119,7 +119,8 @@ inline queue::Room write(queue::Writer& writer, std::uint64_t size, bool checksu
 }
 
 // Writes and flushes one fragment of `size` bytes at `offset` of a message of `total` bytes, if there is room.
-inline queue::Room write_fragment(queue::Writer& writer, std::uint64_t total, std::uint64_t offset, std::uint64_t size) {
+inline queue::Room write_fragment(queue::Writer& writer, std::uint64_t total, std::uint64_t offset,
+                                  std::uint64_t size) {
   const queue::Room room = writer.reserve(size);
   if (room != queue::Room::ready) return room;
   fill(writer.slot(), writer.sequence(), offset, size);

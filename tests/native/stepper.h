@@ -74,7 +74,8 @@ class Stepped {
   std::size_t steps_ = 0;
 };
 
-// Runs `act` in a child, and `look` here at the beginning and after every change of `watched`. Returns the number of looks.
+// Runs `act` in a child, and `look` here at the beginning and after every change of `watched`. Returns the number of
+// looks.
 template <typename Act, typename Look>
 std::size_t at_every_store(std::span<const std::byte> watched, Act act, Look look) {
   Stepped child(act);

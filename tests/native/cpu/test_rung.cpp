@@ -1,4 +1,4 @@
-// One behaviour for every rung: a store ends the wait, so does the deadline, and a word already changed ends it at once.
+// One behaviour for every rung: a store ends the wait, so does the deadline, and a word changed before ends it at once.
 #include "cpu/rung.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// Scribbles over anything that is shared: an answer, never a read or write outside the mapping (ASan and the guard pages
+// Scribbles over anything that is shared: an answer, never a read or write outside the mapping (ASan and the checks
 // watch), never a crash, never an endless loop.
 #include <doctest/doctest.h>
 
@@ -146,7 +146,8 @@ TEST_CASE("a published cursor that cannot be is corrupt, and stays out of the ri
   }
   Word& published = queue.segment().control().published.cursor;
   const std::uint64_t now = published.load();
-  for (const std::uint64_t wrong : {now - 64, now + 1, now + 32, now + capacity + 64, std::uint64_t{0}, ~std::uint64_t{0}, ~std::uint64_t{63}}) {
+  for (const std::uint64_t wrong : {now - 64, now + 1, now + 32, now + capacity + 64, std::uint64_t{0}, ~std::uint64_t{0},
+                                    ~std::uint64_t{63}}) {
     CAPTURE(wrong);
     published.store(wrong);
     CHECK(reader->ready());
@@ -169,8 +170,8 @@ TEST_CASE("a released cursor that cannot be is corrupt for the writer, awake or 
   REQUIRE_FALSE(writer->ready());
   Word& released = queue.segment().reader(0).released.cursor;
   const std::uint64_t now = released.load();
-  for (const std::uint64_t wrong : {writer->cursor() + 64, writer->cursor() + capacity, writer->cursor() - capacity - 64, std::uint64_t{0},
-                                    ~std::uint64_t{0} - 63, ~std::uint64_t{0}}) {
+  for (const std::uint64_t wrong : {writer->cursor() + 64, writer->cursor() + capacity,
+                                    writer->cursor() - capacity - 64, std::uint64_t{0}, ~std::uint64_t{0} - 63, ~std::uint64_t{0}}) {
     CAPTURE(wrong);
     released.store(wrong);
     CHECK(writer->ready());

@@ -1,4 +1,4 @@
-// The doorbell's races, driven: one side is stopped at every instruction, and the other does all of its part just there.
+// The doorbell's races, driven: one side is stopped at every instruction, and the other does all of its part there.
 //
 // For each pair the story is the same: whatever the moment, a side that lay down to sleep has a byte in its bell in the
 // end, or what it waits for came before it looked. Single steps show program order; what store buffers add to it is the
@@ -25,7 +25,7 @@ bool rung(int bell) {
   return poll(&look, 1, 0) == 1;
 }
 
-// One race: `stepped` runs in a child and stops at instruction `at`; `between` runs here; `stepped` ends; `after` judges.
+// One race: `stepped` runs in a child and stops at an instruction; `between` runs here; `stepped` ends; `after` judges.
 struct Race {
   std::function<void()> stepped, between, after;
 };

@@ -14,7 +14,8 @@ using queue::Look;
 using queue::Room;
 using queue::Slot;
 
-// Takes and releases everything; each message must be intact and follow the one before. Returns the number after the last.
+// Takes and releases everything; each message must be intact and follow the one before. Returns the number after the
+// last.
 std::uint64_t drain(queue::Reader& reader, std::uint64_t expected) {
   Slot slot;
   for (;;) {
@@ -114,7 +115,7 @@ TEST_CASE("killed at any store of a fragment in the middle: the partial message 
   CHECK(looks >= 3);  // before, the journal, W
 }
 
-TEST_CASE("killed at any store of a join's confirmation: the rank joins then or at the successor, and misses nothing since") {
+TEST_CASE("killed at any store of a join's confirmation: the rank joins then or at the successor, without a gap") {
   rig::Rig queue(2);
   const auto writer = queue.writer();
   const auto other = queue.reader(0);

@@ -49,7 +49,9 @@ struct Course {
 
 using Random = std::minstd_rand;
 
-std::uint64_t size_of(std::uint64_t sequence, std::uint64_t largest) { return sequence * 2'654'435'761u % (largest + 1); }
+std::uint64_t size_of(std::uint64_t sequence, std::uint64_t largest) {
+  return sequence * 2'654'435'761u % (largest + 1);
+}
 
 void pause(Random& random, const Course& course) {
   if (course.pause_us == 0 || random() % 16 != 0) return;

@@ -37,7 +37,9 @@ std::vector<Crc> ways() {
   };
 #if defined(__x86_64__)
   if (aiospin::shm::has_hardware()) {
-    found.push_back([](std::span<const std::byte> bytes) { return ~aiospin::shm::hardware(~0u, bytes.data(), bytes.size()); });
+    found.push_back([](std::span<const std::byte> bytes) {
+      return ~aiospin::shm::hardware(~0u, bytes.data(), bytes.size());
+    });
   }
 #endif
   return found;

@@ -72,8 +72,8 @@ TEST_CASE("a word is found by its offset in the file, inside the control area on
       CHECK(segment.word(shm::gates_offset(readers) + rank * sizeof(shm::Gate)) == &segment.gate(rank).gate);
     }
     CHECK(segment.word(end - 8) != nullptr);
-    for (const std::uint64_t outside : {std::uint64_t{0}, first - 8, first + 1, first + 4, end - 4, end, end + 8, ~std::uint64_t{7},
-                                        ~std::uint64_t{0}}) {
+    for (const std::uint64_t outside : {std::uint64_t{0}, first - 8, first + 1, first + 4, end - 4, end, end + 8,
+                                        ~std::uint64_t{7}, ~std::uint64_t{0}}) {
       CHECK(segment.word(outside) == nullptr);
     }
     // One word, seen through another mapping of the same file.
