@@ -146,8 +146,8 @@ TEST_CASE("a published cursor that cannot be is corrupt, and stays out of the ri
   }
   Word& published = queue.segment().control().published.cursor;
   const std::uint64_t now = published.load();
-  for (const std::uint64_t wrong : {now - 64, now + 1, now + 32, now + capacity + 64, std::uint64_t{0}, ~std::uint64_t{0},
-                                    ~std::uint64_t{63}}) {
+  for (const std::uint64_t wrong : {now - 64, now + 1, now + 32, now + capacity + 64, std::uint64_t{0},
+                                    ~std::uint64_t{0}, ~std::uint64_t{63}}) {
     CAPTURE(wrong);
     published.store(wrong);
     CHECK(reader->ready());
@@ -171,7 +171,8 @@ TEST_CASE("a released cursor that cannot be is corrupt for the writer, awake or 
   Word& released = queue.segment().reader(0).released.cursor;
   const std::uint64_t now = released.load();
   for (const std::uint64_t wrong : {writer->cursor() + 64, writer->cursor() + capacity,
-                                    writer->cursor() - capacity - 64, std::uint64_t{0}, ~std::uint64_t{0} - 63, ~std::uint64_t{0}}) {
+                                    writer->cursor() - capacity - 64, std::uint64_t{0}, ~std::uint64_t{0} - 63,
+                                    ~std::uint64_t{0}}) {
     CAPTURE(wrong);
     released.store(wrong);
     CHECK(writer->ready());
