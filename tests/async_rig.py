@@ -86,7 +86,7 @@ def assert_whole(queue: Queue[Any], writer: QueueWriter[Any], reader: QueueReade
 
 async def suspended(end: QueueReader[Any] | QueueWriter[Any], count: int = 1) -> None:
     """Let the loop turn until exactly that many operations sleep on the end."""
-    while len(end._line._waiting) != count:
+    while len(end._line._waiting) + (end._parked_operation is not None) != count:
         await asyncio.sleep(0)
 
 
@@ -114,12 +114,20 @@ def kill(child: Any) -> None:
     child.join()
 
 
+def let_in(queue: Queue[Any], writer: QueueWriter[Any]) -> None:
+    """Wait until the peer that runs `take_one_and_hold` is there in every respect."""
+    writer.put(b"welcome")
+    while queue.statistics().depth:
+        os.sched_yield()
+
+
 # what peers do
 
 
-def hold(end: Any) -> None:
-    """Take the role, and stay."""
-    with end:
+def take_one_and_hold(reader: QueueReader[Any]) -> None:
+    """Take one message, and stay."""
+    with reader:
+        reader.get()
         signal.pause()
 
 

@@ -16,8 +16,8 @@ from async_rig import (
     assert_whole,
     content,
     fill,
-    hold,
     kill,
+    let_in,
     number,
     numbers,
     pair,
@@ -25,6 +25,7 @@ from async_rig import (
     put_and_close,
     put_and_hold,
     suspended,
+    take_one_and_hold,
     turns,
 )
 
@@ -239,8 +240,8 @@ async def test_what_a_killed_writer_published_comes_first() -> None:
 
 async def test_a_killed_reader_is_told_once_to_a_waiting_writer() -> None:
     with Queue(capacity="64 KiB") as queue, queue.writer() as writer:
-        with peer(hold, queue.reader()) as child:
-            await queue.ready(timeout=60)
+        with peer(take_one_and_hold, queue.reader()) as child:
+            let_in(queue, writer)
             count = fill(writer)
             first, second = (asyncio.ensure_future(writer.aput(content(count + i, WHOLE))) for i in range(2))
             await suspended(writer, 2)

@@ -11,7 +11,21 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
-from async_rig import STRIDE, WHOLE, content, ends, fill, hold, kill, number, pair, peer, put_and_hold, turns
+from async_rig import (
+    STRIDE,
+    WHOLE,
+    content,
+    ends,
+    fill,
+    kill,
+    let_in,
+    number,
+    pair,
+    peer,
+    put_and_hold,
+    take_one_and_hold,
+    turns,
+)
 
 from aiospin import PeerDied, Queue, QueueClosed, QueueReader, QueueWriter, ReaderBusy, WaitSet, await_any, wait_any
 
@@ -229,8 +243,8 @@ async def test_the_death_of_a_peer_makes_its_member_ready_once() -> None:
 
 def test_the_death_of_a_reader_makes_its_writer_ready() -> None:
     with Queue(capacity="64 KiB") as queue, queue.writer() as writer, WaitSet() as waits:
-        with peer(hold, queue.reader()) as child:
-            queue.wait_ready(timeout=60)
+        with peer(take_one_and_hold, queue.reader()) as child:
+            let_in(queue, writer)
             fill(writer)
             waits.add(writer, nbytes=WHOLE)
             with pytest.raises(TimeoutError):
