@@ -33,6 +33,14 @@ class Sleeper(_loop.Wait, Protocol):
 
     _own_bell: int
     _look_after_period: float
+    _in_sets: bool
+
+    # The loop that has the bell, set here. The backend may then park a wait by itself, without `suspend` and `leave`.
+    _home: Any
+
+    @property
+    def _in_vain(self) -> bool: ...
+    def _wake_parked(self) -> bool: ...
 
     @property
     def rank(self) -> int | None: ...
@@ -45,7 +53,7 @@ class Sleeper(_loop.Wait, Protocol):
     def _unmonitor(self) -> None: ...
     def _peer_fds(self) -> list[int]: ...
     def _touch_sets(self) -> None: ...
-    def _on_bell(self) -> None: ...
+    def _bell_callback(self) -> Callable[[], None]: ...
     def _on_peer(self) -> None: ...
 
 
@@ -71,7 +79,7 @@ class Line:
         future = station.future()
         if _seams.stage is not None:
             future.add_done_callback(functools.partial(_notified, operation))
-        again = operation in self._waiting
+        again = endpoint._in_vain or operation in self._waiting
         self._waiting[operation] = future
         if remaining is not None and operation not in self._timers:
             self._expire_in(station, remaining, operation, time.monotonic() + remaining)
@@ -80,6 +88,7 @@ class Line:
                 self.listen_to_peers(endpoint)
             self._arm(endpoint, station, operation, future)
         station.begin(endpoint, endpoint._look_after_period)
+        endpoint._home = None if endpoint._in_sets else station.loop
         return future
 
     def leave(self, endpoint: Sleeper, operation: Any) -> None:
@@ -94,8 +103,8 @@ class Line:
             self._disarm(endpoint)
         if self._waiting:
             self.kick()
-        elif self._station is not None:
-            self._station.end(endpoint)
+        elif self._station is not None and endpoint._home is None:
+            self._station.end(endpoint)  # else the next round does it, if no wait has begun by then
 
     def kick(self) -> None:
         """Let the operation at the head attempt again. Any thread."""
@@ -121,6 +130,7 @@ class Line:
     def close(self, endpoint: Sleeper) -> None:
         """Take everything out of the loop. In the loop's thread, or when the loop stands still."""
         self._disarm(endpoint)
+        endpoint._home = None
         station, self._station = self._station, None
         if station is not None:
             station.end(endpoint)
@@ -144,7 +154,8 @@ class Line:
         for fd in set(self._descriptors) - set(wanted):
             station.ignore(fd)
         for fd in set(wanted) - set(self._descriptors):
-            station.listen(fd, _weakly(endpoint._on_bell if fd == endpoint._own_bell else endpoint._on_peer))
+            is_bell = fd == endpoint._own_bell
+            station.listen(fd, endpoint._bell_callback() if is_bell else _weakly(endpoint._on_peer))
         self._descriptors = wanted
 
     def forget_descriptor(self, fd: int) -> None:
@@ -196,6 +207,7 @@ class Line:
         if self._waiting:
             busy = WriterBusy if endpoint.rank is None else ReaderBusy
             raise busy(f"another event loop waits on {endpoint.role_name}")
+        endpoint._home = None
         if self._station is not None:
             descriptors = self._descriptors
             self._station.run_soon(_ignore_all, self._station, descriptors)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import warnings
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -60,6 +61,17 @@ if TYPE_CHECKING:
         def _monitor(self, completion: Any, token: int, horizon_us: float, /) -> None: ...
         def _unmonitor(self) -> None: ...
         def _counters(self) -> dict[str, int]: ...
+        def _wake_parked(self) -> bool: ...
+        def _bell_callback(self) -> Callable[[], None]: ...
+
+        _home: Any
+
+        @property
+        def _in_vain(self) -> bool: ...
+        @property
+        def _queued(self) -> int: ...
+        @property
+        def _parked_operation(self) -> Any: ...
         @property
         def _opened(self) -> bool: ...
         @property
@@ -190,6 +202,8 @@ class Endpoint(_Core):
 
     def _let_go(self, tenancy: Tenancy | None) -> None:
         """Descriptors leave the loop before whoever owns them may close them."""
+        if self._line.station is not None and self._line.station.loop is not None:
+            self._wake_parked()
         self._line.close(self)
         if self._peers is not None:
             self._peers.close()
@@ -239,6 +253,7 @@ class Endpoint(_Core):
         self._peers = Peers(segment, self._peer_roles())
         self._meet_peers()
         self._announce_arrival()
+        self._look_for_deaths()  # who died before we came has no pidfd to tell; the first wait does
 
     def _suspend(self, operation: Any, remaining: float | None) -> _loop.Future:
         return self._line.suspend(self, operation, remaining)
@@ -248,7 +263,8 @@ class Endpoint(_Core):
         self._line.leave(self, operation)
 
     def _kick(self) -> None:
-        self._line.kick()
+        if not self._wake_parked():
+            self._line.kick()
 
     def _blocking(self) -> None:
         if self._blocking_told:
@@ -296,27 +312,31 @@ class Endpoint(_Core):
 
     # in the loop
 
-    def _on_bell(self) -> None:
-        self._drain()
-        self._line.kick()
-
     def _on_peer(self) -> None:
         if self._look_for_deaths():
-            self._line.kick()
+            self._kick()
         self._line.listen_to_peers(self)
 
     def _look_after(self) -> None:
         """Once a second, while a task waits: what bells and pidfds may have failed to say."""
         if self._closed or not self._opened:
             return
+        if self._queued == 0:  # waits that the backend parked by itself do not say that they have ended
+            station, self._home = self._line.station, None
+            if station is not None:
+                station.end(self)
+            return
         died = self._look_for_deaths()
         self._line.listen_to_peers(self)
         if died or self._ready():
-            self._line.kick()
-        self._report_stall(self._stall.waited())
+            self._kick()
+        self._report_stall(self._stall.waited(self._cursor))
 
     def _abandon(self) -> None:
         """The loop that waits was closed."""
+        parked = self._parked_operation
+        if parked is not None:
+            parked.close()
         self._line.abandon()
 
     def _look_for_deaths(self) -> bool:

@@ -16,11 +16,15 @@ _log = logging.getLogger("aiospin")
 
 
 class Stall:
-    """The clock of one endpoint's waits: `over` when one ends, `due` now and then while one lasts."""
+    """The clock of one endpoint's waits: `over` when one ends, `due` now and then while one lasts.
+
+    Waits that are over within a second need not say so: the endpoint's cursor has moved since.
+    """
 
     def __init__(self, after: float) -> None:
         self._after = after
         self._began: float | None = None
+        self._cursor = -1
         self._next = after
 
     def over(self) -> None:
@@ -28,9 +32,12 @@ class Stall:
         self._began = None
         self._next = self._after
 
-    def waited(self) -> float:
-        """Seconds since this was asked first in the current wait."""
+    def waited(self, cursor: int) -> float:
+        """Seconds since this was asked first in the current wait, which stands at that cursor."""
         now = time.monotonic()
+        if cursor != self._cursor:
+            self.over()
+            self._cursor = cursor
         if self._began is None:
             self._began = now
         return now - self._began

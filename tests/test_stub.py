@@ -30,7 +30,7 @@ NATIVE_ONLY_MEMBERS = {
     ),
 }
 # What the fallback's modules use of one another, and nobody else does.
-FALLBACK_ONLY_MEMBERS = {"lessor", "writable_ring"}
+FALLBACK_ONLY_MEMBERS = {"lessor", "role_name", "writable_ring"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -61,6 +62,9 @@ class Endpoint(abc.ABC):
     _passing: int  # operations that let the loop turn before their first attempt
     _at_once: int
     _parks: int
+    _home: Any = None  # the loop that has the bell; this backend does without
+    _in_vain: bool = False
+    _parked_operation: Operation | None = None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         self = super().__new__(cls)
@@ -171,6 +175,22 @@ class Endpoint(abc.ABC):
     def _horizon_us(self) -> float:
         """How long to watch before parking: not at all."""
         return 0.0
+
+    def _bell_callback(self) -> Callable[[], None]:
+        """What a loop calls when the bell is readable. It refers weakly to this end."""
+        reference = weakref.ref(self)
+
+        def rang() -> None:
+            end = reference()
+            if end is not None:
+                end._drain()
+                end._kick()
+
+        return rang
+
+    def _wake_parked(self) -> bool:
+        """Nothing parks here without the layer above."""
+        return False
 
     def _counters(self) -> dict[str, int]:
         """Calls satisfied at once, parks, rings; messages; leases and views held now."""

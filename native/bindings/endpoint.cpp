@@ -179,6 +179,8 @@ void retire(Endpoint* self) {
 int endpoint_traverse(Endpoint* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(self->failure);
+  Py_VISIT(self->home);
+  Py_VISIT(self->parked);
   Py_VISIT(self->ended);
   Py_VISIT(self->anchor);
   Py_VISIT(self->codec);
@@ -188,6 +190,8 @@ int endpoint_traverse(Endpoint* self, visitproc visit, void* arg) {
 
 void endpoint_clear(Endpoint* self) {
   Py_CLEAR(self->failure);
+  Py_CLEAR(self->home);
+  Py_CLEAR(self->parked);
   Py_CLEAR(self->ended);
   Py_CLEAR(self->anchor);
   Py_CLEAR(self->codec);

@@ -27,6 +27,10 @@ struct Endpoint {
   bool shut;            // _shut() was called
   bool busy;            // a thread waits in a sync call, the GIL released
   bool monitored;       // the waiter thread may be looking: no attempt before stop_monitoring()
+  PyObject* home;           // weak reference to the loop that has the bell; null: ask the Python half
+  PyObject* parked;         // the future of the operation that parked without it
+  const void* parked_operation;
+  bool in_vain;             // the wait now suspended was woken before and found nothing
   const void* suspending;     // the operation that _suspend() was called for last
   const void* monitored_for;  // the operation that the waiter thread looks for
   unsigned queued;      // operations of tasks that wait

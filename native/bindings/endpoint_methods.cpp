@@ -5,6 +5,7 @@
 
 #include "bindings/cold.h"
 #include "bindings/endpoint.h"
+#include "bindings/parking.h"
 #include "bindings/reader.h"
 #include "bindings/writer.h"
 #include "shm/doorbell.h"
@@ -177,6 +178,33 @@ PyObject* unmonitor(PyObject* op, PyObject*) {
   Py_RETURN_NONE;
 }
 
+PyObject* bell_callback(PyObject* op, PyObject*) { return new_bell_callback(as_endpoint(op)); }
+
+PyObject* wake_parked_now(PyObject* op, PyObject*) {
+  const int woken = wake_parked(as_endpoint(op));
+  return woken < 0 ? nullptr : PyBool_FromLong(woken);
+}
+
+PyObject* parked_operation(PyObject* op, void*) {
+  const void* found = as_endpoint(op)->parked_operation;
+  return Py_NewRef(found == nullptr ? Py_None : static_cast<PyObject*>(const_cast<void*>(found)));
+}
+
+PyObject* home(PyObject* op, void*) {
+  const Endpoint* self = as_endpoint(op);
+  return Py_NewRef(self->home == nullptr ? Py_None : PyWeakref_GetObject(self->home));
+}
+
+int set_home(PyObject* op, PyObject* loop, void*) {
+  PyObject* reference = loop == nullptr || loop == Py_None ? nullptr : PyWeakref_NewRef(loop, nullptr);
+  if (reference == nullptr && PyErr_Occurred()) return -1;
+  Py_XSETREF(as_endpoint(op)->home, reference);
+  return 0;
+}
+
+PyObject* in_vain(PyObject* op, void*) { return PyBool_FromLong(as_endpoint(op)->in_vain); }
+PyObject* queued(PyObject* op, void*) { return PyLong_FromLong(as_endpoint(op)->queued); }
+
 PyObject* counters(PyObject* op, PyObject*) {
   return translate([&]() -> py::object {
     const Endpoint* self = as_endpoint(op);
@@ -239,6 +267,8 @@ constexpr const char* kArmDoc =
       {"_drain", drain, METH_NOARGS, nullptr}, {"fileno", fileno, METH_NOARGS, kFilenoDoc},    \
       {"arm", arm, METH_NOARGS, kArmDoc}, {"_horizon_us", horizon_us, METH_NOARGS, nullptr},   \
       {"_monitor", monitor, METH_VARARGS, nullptr}, {"_unmonitor", unmonitor, METH_NOARGS, nullptr}, \
+      {"_bell_callback", bell_callback, METH_NOARGS, nullptr},                                 \
+      {"_wake_parked", wake_parked_now, METH_NOARGS, nullptr},                                 \
       {"_counters", counters, METH_NOARGS, nullptr}
 
 PyMethodDef reader_methods[] = {
@@ -251,7 +281,10 @@ PyMethodDef writer_methods[] = {COMMON_METHODS,
 #undef COMMON_METHODS
 
 #define COMMON_PROPERTIES                                                                             \
-  {"_opened", opened, nullptr, nullptr, nullptr}, { "_cursor", cursor, nullptr, nullptr, nullptr }
+  {"_opened", opened, nullptr, nullptr, nullptr}, {"_cursor", cursor, nullptr, nullptr, nullptr},     \
+      {"_home", home, set_home, nullptr, nullptr}, {"_in_vain", in_vain, nullptr, nullptr, nullptr},  \
+      {"_queued", queued, nullptr, nullptr, nullptr},                                                 \
+      { "_parked_operation", parked_operation, nullptr, nullptr, nullptr }
 
 PyGetSetDef reader_properties[] = {COMMON_PROPERTIES, {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyGetSetDef writer_properties[] = {COMMON_PROPERTIES,

@@ -4,6 +4,7 @@
 #include "bindings/cold.h"
 #include "bindings/endpoint.h"
 #include "bindings/operation.h"
+#include "bindings/parking.h"
 #include "bindings/python.h"
 #include "bindings/slots.h"
 #include "bindings/turn.h"
@@ -49,7 +50,8 @@ bool look_up_names_and_classes() {
          intern(names.leave, "_leave") && intern(names.blocking, "_blocking") && intern(names.peer_fds, "_peer_fds") &&
          intern(names.recheck, "_recheck") && intern(names.kick, "_kick") && intern(names.await, "__await__") &&
          intern(names.call_soon, "call_soon") && intern(names.timeout, "timeout") &&
-         intern(names.role_name, "role_name") &&
+         intern(names.role_name, "role_name") && intern(names.create_future, "create_future") &&
+         intern(names.done, "done") && intern(names.set_result, "set_result") &&
          find(classes.queue_closed, errors.get(), "QueueClosed") &&
          find(classes.reader_busy, errors.get(), "ReaderBusy") &&
          find(classes.writer_busy, errors.get(), "WriterBusy") &&
@@ -70,7 +72,8 @@ PYBIND11_MODULE(_native, module, py::mod_gil_not_used()) {
   module.attr("NAME") = "native";
   PyObject* m = module.ptr();
   if (!bindings::look_up_names_and_classes() || !bindings::make_turn(m) || !bindings::make_slot_types(m) ||
-      !bindings::make_operation_types(m) || !bindings::make_acquire_types(m) || !bindings::make_endpoint_types(m)) {
+      !bindings::make_operation_types(m) || !bindings::make_acquire_types(m) ||
+      !bindings::make_parking_types(m) || !bindings::make_endpoint_types(m)) {
     throw py::error_already_set();
   }
   module.def("set_inline_hook", [](py::handle hook) { bindings::set_inline_hook(hook.ptr()); }, py::arg("hook"));

@@ -3,6 +3,7 @@
 
 #include <new>
 
+#include "bindings/parking.h"
 #include "bindings/reader.h"
 #include "bindings/slots.h"
 #include "bindings/writer.h"
@@ -65,6 +66,7 @@ void start_waiting(OperationObject* self) {
 
 void resume(OperationObject* self) {
   if (self->endpoint->monitored_for == self) stop_monitoring(self->endpoint);
+  leave_parking(self);
   Py_CLEAR(self->waiter);
   if (self->turn != nullptr) {
     --self->turn->waiting;
@@ -107,17 +109,35 @@ int must_queue(OperationObject* self) {
   return -1;
 }
 
-// Sleeps on the future that the Python half makes, and hands it to the task.
-PySendResult suspend(OperationObject* self, PyObject** result) {
-  start_waiting(self);
-  if (self->began_ns == 0) self->began_ns = monotonic_ns();
-  Ref remaining = self->deadline.limited() ? Ref(PyFloat_FromDouble(self->deadline.remaining_s(ticks())))
-                                           : Ref::to(Py_None);
-  if (!remaining) return PYGEN_ERROR;
+// The future that the Python half makes, which puts the bell into the loop, hands the wait to the waiter thread, ...
+PyObject* suspend_in_python(OperationObject* self, bool in_vain) {
+  const Ref remaining = self->deadline.limited() ? Ref(PyFloat_FromDouble(self->deadline.remaining_s(ticks())))
+                                                 : Ref::to(Py_None);
+  if (!remaining) return nullptr;
   self->left = true;
   self->endpoint->suspending = self;
+  self->endpoint->in_vain = in_vain;
   PyObject* const arguments[] = {endpoint_object(self), object(self), remaining.get()};
-  const Ref future(PyObject_VectorcallMethod(names.suspend, arguments, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+  return PyObject_VectorcallMethod(names.suspend, arguments, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+}
+
+// Sleeps on a future, and hands it to the task. PYGEN_RETURN: no need to, attempt again. `in_vain`: it was woken before
+// and found nothing.
+PySendResult suspend(OperationObject* self, bool in_vain, PyObject** result) {
+  start_waiting(self);
+  Ref future;
+  switch (in_vain ? Parking::elsewhere : park_here(self, future)) {
+    case Parking::failed:
+      return PYGEN_ERROR;
+    case Parking::ready:
+      *result = Py_NewRef(Py_None);
+      return PYGEN_RETURN;
+    case Parking::parked:
+      break;
+    case Parking::elsewhere:
+      future = Ref(suspend_in_python(self, in_vain));
+      break;
+  }
   if (!future) return PYGEN_ERROR;
   self->waiter = PyObject_CallMethodNoArgs(future.get(), names.await);
   if (self->waiter == nullptr) return PYGEN_ERROR;
@@ -155,6 +175,7 @@ PySendResult step(PyObject* op, PyObject* value, PyObject** result) {
   OperationObject* self = as_operation(op);
   *result = nullptr;
   Turn& turn = *this_turn();
+  bool in_vain = self->stage == Stage::suspended;
   switch (self->stage) {
     case Stage::finished:
       PyErr_Format(PyExc_RuntimeError, "cannot reuse a finished %s()", kind_name(self->kind));
@@ -210,12 +231,13 @@ PySendResult step(PyObject* op, PyObject* value, PyObject** result) {
       raise_timeout(self->endpoint, self->deadline, wanted(self));
       return ended(self, result, Attempt::failed);
     }
-    const PySendResult sent = suspend(self, result);
+    const PySendResult sent = suspend(self, in_vain, result);
     if (sent == PYGEN_NEXT) return sent;
     if (sent == PYGEN_ERROR) return ended(self, result, Attempt::failed);
     // What it waits for came while it announced the wait: no need to sleep.
     Py_CLEAR(*result);
     resume(self);
+    in_vain = true;
   }
 }
 
@@ -381,6 +403,8 @@ PyObject* new_operation(PyTypeObject* type, Kind kind, Endpoint* endpoint, const
   PyObject_GC_Track(object(self));
   return object(self);
 }
+
+bool hooked() { return inline_hook != nullptr; }
 
 void set_inline_hook(PyObject* hook) { Py_XSETREF(inline_hook, hook == Py_None ? nullptr : Py_NewRef(hook)); }
 

@@ -45,6 +45,7 @@ PyObject* new_operation(PyTypeObject* type, Kind kind, Endpoint* endpoint, const
 
 // Calls hook("inline", operation) before every wait in a loop's own thread; None for no hook.
 void set_inline_hook(PyObject* hook);
+bool hooked();
 
 // The slots that Acquire shares: a type made from a spec does not inherit them as they are, but through Python-level
 // wrappers that cost 100 ns a step.
