@@ -193,6 +193,7 @@ def leaked(before: Footprint, patience: float = 10.0) -> list[str]:
 def leaves_nothing() -> Iterator[Footprint]:
     """Fail the test if anything is left of it a while after its end."""
     resource_tracker.ensure_running()  # multiprocessing's own, which stays
+    uvloop.new_event_loop().close()  # so does the signal pipe that libuv makes with its first loop
     before = Footprint.take()
     yield before
     left = leaked(before)
