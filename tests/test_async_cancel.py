@@ -221,7 +221,7 @@ async def test_closing_a_suspended_operation_is_a_cancel() -> None:
         operation.send(None)
         await suspended(reader)
         operation.close()
-        assert not reader._line._waiting
+        assert reader._queued == 0
         writer.put(content(0))
         assert number(await reader.aget()) == 0
         assert_whole(queue, writer, reader)
