@@ -28,12 +28,12 @@ BELL_IDENTITY: Final = struct.Struct("<QQ")  # device, inode
 
 # Seat: who holds a role; relative to the seat
 
-SEAT_TENURE: Final = 0
+SEAT_STATE: Final = 0  # tenure << SEAT_TENURE_SHIFT | flags
 SEAT_PID: Final = 8
 SEAT_START: Final = 16
 SEAT_PID_NAMESPACE: Final = 24
-SEAT_FLAGS: Final = 32
-SEAT_BYTES: Final = 40
+SEAT_BYTES: Final = 32
+SEAT_TENURE_SHIFT: Final = 8
 SEAT_PRESENT: Final = 1  # flags
 SEAT_LIGHT: Final = 2
 

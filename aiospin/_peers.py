@@ -85,8 +85,8 @@ class Peers:
             _forget(sighting)
 
     def _tenure(self, role: int) -> int:
-        at = _layout.seat_offset(self._segment.readers, role)
-        return self._segment.mapping.load(at + _layout.SEAT_TENURE)
+        at = _layout.seat_offset(self._segment.readers, role) + _layout.SEAT_STATE
+        return self._segment.mapping.load(at) >> _layout.SEAT_TENURE_SHIFT
 
     def _sight(self, role: int, tenure: int) -> _Sighting:
         """Look at the holder of a new tenure. One that is gone by now gets no pidfd; `check` will find out why."""

@@ -70,7 +70,8 @@ def release(segment: Segment, role: int, *, vacate: bool = True) -> None:
         if segment.claims.pop(role, None) is None:
             return
         if vacate:  # before unlocking: whoever finds the lock free and the seat taken reports a death
-            segment.mapping.store(_layout.seat_offset(segment.readers, role) + _layout.SEAT_FLAGS, 0)
+            at = _layout.seat_offset(segment.readers, role) + _layout.SEAT_STATE
+            segment.mapping.store(at, seat(segment, role).tenure << _layout.SEAT_TENURE_SHIFT)
         fcntl.lockf(segment.fd, fcntl.LOCK_UN, 1, role)
         segment.settle()
 
@@ -85,12 +86,13 @@ def holder(segment: Segment, role: int) -> int | None:
 def seat(segment: Segment, role: int) -> Seat:
     """Read a seat, word by word. Its holder may be writing it."""
     at, load = _layout.seat_offset(segment.readers, role), segment.mapping.load
+    state = load(at + _layout.SEAT_STATE)
     return Seat(
-        tenure=load(at + _layout.SEAT_TENURE),
+        tenure=state >> _layout.SEAT_TENURE_SHIFT,
         pid=load(at + _layout.SEAT_PID),
         start=load(at + _layout.SEAT_START),
         pid_namespace=load(at + _layout.SEAT_PID_NAMESPACE),
-        flags=load(at + _layout.SEAT_FLAGS),
+        flags=state & ((1 << _layout.SEAT_TENURE_SHIFT) - 1),
     )
 
 
@@ -122,11 +124,12 @@ def _locker(segment: Segment, role: int) -> int | None:
 
 def _sit_down(segment: Segment, role: int, light: bool) -> int:
     at, mapping = _layout.seat_offset(segment.readers, role), segment.mapping
-    tenure = mapping.load(at + _layout.SEAT_TENURE) + 1
-    # The tenure comes first: a claimant that dies half-seated is a new death, and not its predecessor's over again.
-    mapping.store(at + _layout.SEAT_TENURE, tenure)
+    tenure = seat(segment, role).tenure + 1
     mapping.store(at + _layout.SEAT_PID, os.getpid())
     mapping.store(at + _layout.SEAT_START, _host.start_time(os.getpid()))
     mapping.store(at + _layout.SEAT_PID_NAMESPACE, _host.pid_namespace())
-    mapping.store(at + _layout.SEAT_FLAGS, _layout.SEAT_PRESENT | (_layout.SEAT_LIGHT if light else 0))
+    # Tenure and presence in one store, the last: a claimant that is killed before it has not come, one killed after it
+    # is a death.
+    flags = _layout.SEAT_PRESENT | (_layout.SEAT_LIGHT if light else 0)
+    mapping.store(at + _layout.SEAT_STATE, tenure << _layout.SEAT_TENURE_SHIFT | flags)
     return tenure

@@ -16,6 +16,7 @@ from aiospin._peers import Death, Peers
 from aiospin._segment import Segment
 
 WRITER, READER, OTHER = 0, 1, 2
+SEAT = _layout.seat_offset(2, READER)  # its first word is the state
 
 
 @pytest.fixture
@@ -139,19 +140,29 @@ def test_a_successor_takes_the_place_of_the_dead(segment: Segment, peers: Peers)
 def test_a_fired_pidfd_goes_even_if_the_tenure_still_looks_the_same(segment: Segment, peers: Peers) -> None:
     with holding(segment, READER) as first:
         peers.refresh()
+        seated = segment.mapping.load(SEAT)
         first.kill()
         wait_for(list(peers.fds()))
         with holding(segment, READER):
-            # 1. the successor has the lock, 2. has not written its tenure yet: so it looks to the watcher
-            set_word(segment, _layout.seat_offset(2, READER) + _layout.SEAT_TENURE, 1)
+            # 1. the successor has the lock, 2. has not sat down yet: so it looks to the watcher
+            set_word(segment, SEAT, seated)
             assert peers.check() == []
             assert peers.fds() == {}
 
 
-def test_a_claimant_that_died_before_it_sat_down_is_no_death(segment: Segment, peers: Peers) -> None:
-    set_word(segment, _layout.seat_offset(2, READER) + _layout.SEAT_TENURE, 1)
-    assert peers.check() == []
-    assert peers.state(READER) == "detached"
+def test_a_claimant_that_died_before_it_sat_down_has_not_come(segment: Segment, peers: Peers) -> None:
+    """Killed at each store before the last: no death, and nobody counts it as attached."""
+    for word in (_layout.SEAT_PID, _layout.SEAT_START, _layout.SEAT_PID_NAMESPACE):
+        set_word(segment, SEAT + word, 12345)
+        assert peers.check() == []
+        assert peers.state(READER) == "never attached"
+
+
+def test_a_claimant_that_died_as_it_sat_down_is_a_death(segment: Segment, peers: Peers) -> None:
+    set_word(segment, SEAT + _layout.SEAT_PID, 12345)
+    set_word(segment, SEAT, 1 << _layout.SEAT_TENURE_SHIFT | _layout.SEAT_PRESENT)
+    assert [death.tenure for death in peers.check()] == [1]
+    assert peers.state(READER) == "dead"
 
 
 def test_own_roles_are_alive_and_need_no_pidfd(segment: Segment, peers: Peers) -> None:

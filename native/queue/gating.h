@@ -54,7 +54,7 @@ inline Slowest slowest(const shm::Segment& segment) noexcept {
 // Whether some role is played by a process that publishes with plain stores.
 inline bool has_light(const shm::Segment& segment) noexcept {
   // relaxed: set once, when the role was claimed, and the claim rang.
-  const auto light = [](const shm::Seat& seat) { return (seat.flags.load(std::memory_order_relaxed) & shm::kLight) != 0; };
+  const auto light = [](const shm::Seat& seat) { return (seat.state.load(std::memory_order_relaxed) & shm::kLight) != 0; };
   if (light(segment.control().writer.seat)) return true;
   for (std::uint32_t rank = 0; rank < segment.readers(); ++rank) {
     if (light(segment.reader(rank).seat.seat)) return true;
@@ -66,7 +66,7 @@ inline bool has_light(const shm::Segment& segment) noexcept {
 inline unsigned present(const shm::Segment& segment) noexcept {
   // relaxed: an estimate for the policy.
   const auto seated = [](const shm::Seat& seat) {
-    return static_cast<unsigned>(seat.flags.load(std::memory_order_relaxed) & shm::kPresent);
+    return static_cast<unsigned>(seat.state.load(std::memory_order_relaxed) & shm::kPresent);
   };
   unsigned count = seated(segment.control().writer.seat);
   for (std::uint32_t rank = 0; rank < segment.readers(); ++rank) count += seated(segment.reader(rank).seat.seat);

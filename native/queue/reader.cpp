@@ -69,7 +69,10 @@ Look Reader::refresh() noexcept {
   const shm::Control& control = segment_->control();
   if (joining_) {
     // relaxed: ordered by the acquire of the gate word in standing().
-    next_ = published_ = released_ = segment_->gate(rank_).start.load(std::memory_order_relaxed);
+    const std::uint64_t start = segment_->gate(rank_).start.load(std::memory_order_relaxed);
+    // An earlier stay may have read on while the writer was confirming this one; no cursor ever moves backwards.
+    const std::uint64_t cursor = shm::cursor::observe(lines_.released.cursor);
+    next_ = published_ = released_ = cursor > start ? cursor : start;
     offset_ = next_ % capacity_;
     joining_ = false;
     shm::cursor::advance(lines_.released.cursor, released_);
@@ -246,7 +249,7 @@ bool Reader::ready() const noexcept {
 bool Reader::announce() noexcept {
   shm::doorbell::announce(lines_.park.epoch);
   // relaxed: set once, when the role was claimed, and the claim rang.
-  if ((segment_->control().writer.seat.flags.load(std::memory_order_relaxed) & shm::kLight) != 0) {
+  if ((segment_->control().writer.seat.state.load(std::memory_order_relaxed) & shm::kLight) != 0) {
     membarrier::everywhere();
   }
   return ready();

@@ -65,12 +65,13 @@ enum SeatFlags : std::uint64_t {
   kLight = 2,    // publishes and parks with plain stores: peers must issue a process-wide barrier before they sleep
 };
 struct Seat {
-  Word tenure;  // how often the role was claimed
+  Word state;   // tenure << kTenureShift | SeatFlags, where tenure counts how often the role was claimed: one store seats
+                // a holder, so that nobody can be killed half-seated
   Word pid;     // in pid_namespace
   Word start;   // start time of pid, as Header::creator_start
   Word pid_namespace;
-  Word flags;  // SeatFlags
 };
+inline constexpr unsigned kTenureShift = 8;
 
 struct alignas(kLine) OwnerLine {
   Word shutdown;  // 0 open, 1 readers drain and then end, 2 ends at once
