@@ -192,7 +192,8 @@ PyObject* parked_operation(PyObject* op, void*) {
 
 PyObject* home(PyObject* op, void*) {
   const Endpoint* self = as_endpoint(op);
-  return Py_NewRef(self->home == nullptr ? Py_None : PyWeakref_GetObject(self->home));
+  Ref loop = self->home == nullptr ? Ref() : referent(self->home);
+  return loop ? loop.give() : Py_NewRef(Py_None);
 }
 
 int set_home(PyObject* op, PyObject* loop, void*) {

@@ -16,7 +16,7 @@ namespace {
 
 PyObject* object(Endpoint* self) { return reinterpret_cast<PyObject*>(self); }
 
-bool is_home(const Endpoint* self, PyObject* loop) { return PyWeakref_GetObject(self->home) == loop; }
+bool is_home(const Endpoint* self, PyObject* loop) { return referent(self->home).get() == loop; }
 
 struct BellCallbackObject {
   PyObject_HEAD;
@@ -24,8 +24,8 @@ struct BellCallbackObject {
 };
 
 PyObject* call_bell(PyObject* op, PyObject*, PyObject*) {
-  const Ref endpoint = Ref::to(PyWeakref_GetObject(reinterpret_cast<BellCallbackObject*>(op)->endpoint));
-  if (endpoint.get() == Py_None) Py_RETURN_NONE;
+  const Ref endpoint = referent(reinterpret_cast<BellCallbackObject*>(op)->endpoint);
+  if (!endpoint) Py_RETURN_NONE;
   Endpoint* self = as_endpoint(endpoint.get());
   if (!self->opened) Py_RETURN_NONE;
   shm::doorbell::drain(self->bell);

@@ -32,6 +32,18 @@ class Ref {
   PyObject* object_ = nullptr;
 };
 
+// What a weak reference refers to; empty when it is gone.
+inline Ref referent(PyObject* reference) noexcept {
+#if PY_VERSION_HEX >= 0x030D0000
+  PyObject* object = nullptr;
+  if (PyWeakref_GetRef(reference, &object) < 0) PyErr_Clear();
+  return Ref(object);
+#else
+  PyObject* object = PyWeakref_GetObject(reference);
+  return object == Py_None ? Ref() : Ref::to(object);
+#endif
+}
+
 // Filled when the module is imported; the module refuses a second interpreter, so one copy serves.
 struct Names {
   PyObject *claim, *suspend, *leave, *blocking, *peer_fds, *recheck, *kick, *await, *call_soon, *timeout, *role_name, *create_future, *done, *set_result;

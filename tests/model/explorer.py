@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
-from typing import Generic, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 S = TypeVar("S", bound=Hashable)
 
 
-class Exploration(NamedTuple, Generic[S]):
+@dataclass(frozen=True)
+class Exploration(Generic[S]):
     """How many states were seen, and the trace to a stuck one (empty when there is none)."""
 
     states: int
