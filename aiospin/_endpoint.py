@@ -192,7 +192,7 @@ class Endpoint(_Core):
         self._shut(None)
         for waits in list(self._sets):
             waits._touch(self)
-            waits._look_after()
+            waits._poke()
         self._line.wake_all()
         station = self._line.station
         if station is None:

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from aiospin import _backing, _codec, _layout, _preflight, _roles
 from aiospin._deadline import Deadline
 from aiospin._endpoint import Endpoint, Options
-from aiospin._errors import QueueClosed, UnsupportedPlatform
+from aiospin._errors import ForkedUse, QueueClosed, UnsupportedPlatform
 from aiospin._handle import Handle
 from aiospin._policy import WaitPolicy, resolve
 from aiospin._reader import QueueReader, rank_of
@@ -69,6 +69,7 @@ class Queue(Generic[T]):
         self._options = Options(codec, resolve(policy), on_peer_death, stall_after)
         _codec.find(codec)
         rounded = _preflight.check_capacity(capacity, readers, _backing.parent_of(name, directory))
+        self._generation = _roles.fork_generation()
         self._segment = Segment.create(
             readers=readers, capacity=rounded, checksum=bool(checksum), name=name, directory=directory
         )
@@ -138,6 +139,8 @@ class Queue(Generic[T]):
     def shutdown(self, *, immediate: bool = False) -> None:
         """End the queue for everybody: puts raise QueueClosed at once; gets drain first, unless `immediate`."""
         segment = self._open()
+        if self._generation != _roles.fork_generation():
+            raise ForkedUse("the queue belongs to the parent of this process, which alone can shut it down")
         word = _layout.control_offset(segment.readers) + _layout.CONTROL_SHUTDOWN
         # sync:shutdown seq_cst: ends look at it before they take, and again before they sleep; then the bells.
         segment.mapping.store(word, 2 if immediate else max(1, segment.mapping.load(word)))
@@ -147,10 +150,14 @@ class Queue(Generic[T]):
             end._line.kick()
 
     def close(self) -> None:
-        """`shutdown()`, and let go of the segment. Ends that were handed out can still be drained. Idempotent."""
+        """`shutdown()`, and let go of the segment. Ends that were handed out can still be drained. Idempotent.
+
+        In a forked child it only lets go: the queue is the parent's.
+        """
         if self._segment is None:
             return
-        self.shutdown()
+        if self._generation == _roles.fork_generation():
+            self.shutdown()
         self._let_go()
 
     async def aclose(self) -> None:

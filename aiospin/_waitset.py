@@ -12,6 +12,7 @@ it in between is fine.
 
 from __future__ import annotations
 
+import os
 import select
 from collections.abc import Iterable, Iterator
 from types import TracebackType
@@ -67,7 +68,11 @@ class WaitSet:
         self._words: dict[Word, None] = {}
         self._candidates: dict[Endpoint, None] = {}
         self._by_fd: dict[int, Endpoint] = {}
+        self._closed = False
         self._epoll = select.epoll()
+        # Readable once somebody has changed the set or a member, in whatever thread: a wait that sleeps looks again.
+        self._poked = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll.register(self._poked, select.EPOLLIN)
         self._station: _loop.Station | None = None
         self._waiter: _loop.Future | None = None
         self._turn: _Turn | None = None
@@ -88,7 +93,7 @@ class WaitSet:
         self._open()
         if isinstance(member, Word):
             self._words[member] = None
-            self._wake()
+            self._poke()
             return
         member._claim()
         if member.closed:
@@ -102,7 +107,7 @@ class WaitSet:
             self._listen(entry)
         entry.room = nbytes
         self._candidates[member] = None
-        self._wake()
+        self._poke()
 
     def discard(self, member: Member) -> None:
         """Wait for it no longer. Does nothing if it is not a member."""
@@ -159,18 +164,33 @@ class WaitSet:
             nap = min(2 * nap, 1.0)
 
     def close(self) -> None:
-        """Let go of the descriptors. A wait under way ends with QueueClosed. Idempotent."""
-        if self._epoll.closed:
+        """Let go of the descriptors. A wait under way, in whatever thread, ends with QueueClosed. Idempotent."""
+        if self._closed:
             return
+        self._closed = True
+        if self._turn is None:
+            self._let_go()
+        else:
+            self._poke()  # the wait lets go
+
+    def _let_go(self) -> None:
         for entry in list(self._entries.values()):
             self.discard(entry.member)
         self._words.clear()
         station, self._station = self._station, None
-        if station is not None:
+        if station is None:
+            self._close_descriptors()
+        else:
             station.end(self)
-            station.ignore(self._epoll.fileno())
+            station.run_soon(self._leave_loop, station)
+
+    def _leave_loop(self, station: _loop.Station) -> None:
+        station.ignore(self._epoll.fileno())
+        self._close_descriptors()
+
+    def _close_descriptors(self) -> None:
         self._epoll.close()
-        self._wake()
+        os.close(self._poked)
 
     async def aclose(self) -> None:
         """`close()`, for `contextlib.aclosing` and the like."""
@@ -206,11 +226,13 @@ class WaitSet:
             if member.closed or self._look_for_deaths(entry) or member._ready():
                 self._candidates[member] = None
         if self._candidates:
-            self._wake()
+            self._poke()
 
     def _abandon(self) -> None:
         """The loop that waits was closed."""
         self._turn = self._waiter = None
+        if self._closed:
+            self._let_go()
 
     def _look(self) -> list[Member]:
         """The candidates that are ready; the others are armed, and candidates no more."""
@@ -229,10 +251,13 @@ class WaitSet:
 
     def _gather(self, timeout: float = 0) -> bool:
         """Turn what has happened in the epoll set into candidates. False when nothing has."""
-        if self._epoll.closed:
+        if self._closed:
             return True
         events = self._epoll.poll(timeout)
         for fd, _ in events:
+            if fd == self._poked:
+                os.eventfd_read(fd)
+                continue
             member = self._by_fd.get(fd)
             if member is None:
                 continue
@@ -294,14 +319,15 @@ class WaitSet:
 
     def _on_readable(self) -> None:
         self._gather()
-        self._wake()
-
-    def _wake(self) -> None:
         if self._waiter is not None:
             _loop.wake(self._waiter)
 
+    def _poke(self) -> None:
+        """Let whoever waits look again. Any thread."""
+        os.eventfd_write(self._poked, 1)
+
     def _open(self) -> None:
-        if self._epoll.closed:
+        if self._closed:
             raise QueueClosed("the wait set is closed")
 
 
@@ -319,6 +345,8 @@ class _Turn:
     def __exit__(self, *_: object) -> None:
         if self._set._turn is self:  # else its loop was closed, and somebody else may wait by now
             self._set._turn = None
+            if self._set._closed:
+                self._set._let_go()
 
 
 def _sooner(one: float | None, other: float | None) -> float | None:

@@ -18,6 +18,8 @@ def check_timeout(timeout: float | None) -> float | None:
     """None (for ever) or seconds; 0 polls once. TypeError or ValueError names anything else."""
     if timeout is None:
         return None
+    if isinstance(timeout, bool):
+        raise TypeError(f"timeout is None or seconds, not {timeout!r}")
     try:
         endless = math.isinf(timeout)
     except TypeError:

@@ -7,6 +7,10 @@ namespace aiospin::bindings {
 
 bool parse_timeout(PyObject* object, Deadline& deadline) {
   if (object == nullptr || object == Py_None) return true;
+  if (PyBool_Check(object)) {
+    PyErr_Format(PyExc_TypeError, "timeout must be a number of seconds or None, not %R", object);
+    return false;
+  }
   const double seconds = PyFloat_AsDouble(object);
   if (seconds == -1.0 && PyErr_Occurred()) {
     if (PyErr_ExceptionMatches(PyExc_TypeError)) {

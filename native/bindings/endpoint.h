@@ -53,7 +53,7 @@ struct Endpoint {
 // Opens at first use. False with an exception set when the endpoint is shut, forked or in use by another thread.
 bool enter_slowly(Endpoint* self);
 inline bool enter(Endpoint* self) {
-  if (self->opened && !self->busy && self->generation == fork_generation) [[likely]]
+  if (self->opened && !self->busy && !self->shut && self->generation == fork_generation) [[likely]]
     return true;
   return enter_slowly(self);
 }

@@ -2,14 +2,12 @@
 #include "bindings/gather.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 namespace aiospin::bindings {
 
 Gather::~Gather() {
   for (std::size_t i = 0; i < parts_; ++i) PyBuffer_Release(const_cast<Py_buffer*>(&part(i)));
-  std::free(adopted_);
 }
 
 bool Gather::add(PyObject* object) {
@@ -33,7 +31,8 @@ bool Gather::add(PyObject* object) {
   return true;
 }
 
-void Gather::adopt(std::byte* bytes, std::uint64_t size) noexcept {
+void Gather::adopt(const std::byte* bytes, std::uint64_t size, PyObject* owner) noexcept {
+  owner_ = Ref::to(owner);
   adopted_ = bytes;
   size_ = size;
 }

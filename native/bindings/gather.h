@@ -18,8 +18,8 @@ class Gather {
 
   // Both raise TypeError for what is not bytes-like and BufferError for what is not contiguous, naming it.
   bool add(PyObject* object);
-  // Private memory instead of Python objects; freed with the gather.
-  void adopt(std::byte* bytes, std::uint64_t size) noexcept;
+  // Memory that `owner` keeps, instead of buffers; the gather holds the owner.
+  void adopt(const std::byte* bytes, std::uint64_t size, PyObject* owner) noexcept;
 
   std::uint64_t size() const noexcept { return size_; }
   // Copies message bytes [offset, offset + n) to `to`.
@@ -33,7 +33,8 @@ class Gather {
   std::vector<Py_buffer> more_;
   std::size_t parts_ = 0;
   std::uint64_t size_ = 0;
-  std::byte* adopted_ = nullptr;
+  const std::byte* adopted_ = nullptr;
+  Ref owner_;
 };
 
 }  // namespace aiospin::bindings

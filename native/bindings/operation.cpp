@@ -10,6 +10,11 @@
 
 namespace aiospin::bindings {
 
+const char* wanted(const OperationObject* self) {
+  if (reads(self)) return "message";
+  return as_writer(self->endpoint)->claimed ? "turn, since a claim is outstanding," : "room";
+}
+
 const char* kind_name(Kind kind) {
   switch (kind) {
     case Kind::acquire_read:
@@ -126,6 +131,10 @@ PyObject* suspend_in_python(OperationObject* self, bool in_vain) {
 PySendResult suspend(OperationObject* self, bool in_vain, PyObject** result) {
   start_waiting(self);
   Ref future;
+  if (self->endpoint->shut) {  // closed by another thread during a wait in place: the next attempt says so
+    *result = Py_NewRef(Py_None);
+    return PYGEN_RETURN;
+  }
   switch (in_vain ? Parking::elsewhere : park_here(self, future)) {
     case Parking::failed:
       return PYGEN_ERROR;
@@ -155,6 +164,7 @@ int wait_here(OperationObject* self, const Turn& turn) {
   look_at_crowding(endpoint);
   if (turn.waiting > 1 || !endpoint->horizon->due()) return 0;
   if (inline_hook != nullptr && !Ref(PyObject_CallFunction(inline_hook, "sO", "inline", object(self)))) return -1;
+  if (!endpoint->opened) return 1;  // closed by the hook
   const Ticks now = ticks();
   if (!wait_inline(endpoint, self->deadline.earlier(now + from_us(endpoint->horizon->inline_us(just_rang(monotonic_ns())))))) return 0;
   ++endpoint->count.inlined;

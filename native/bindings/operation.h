@@ -36,7 +36,7 @@ struct OperationObject {
 inline OperationObject* as_operation(PyObject* self) { return reinterpret_cast<OperationObject*>(self); }
 
 inline bool reads(const OperationObject* self) { return self->kind <= Kind::get_many; }
-inline const char* wanted(const OperationObject* self) { return reads(self) ? "message" : "room"; }
+const char* wanted(const OperationObject* self);  // what a time-out says was missing
 const char* kind_name(Kind kind);
 // One try, whatever the kind; `result` is a new reference when done.
 Attempt attempt(OperationObject* self, PyObject** result);

@@ -56,7 +56,7 @@ PyTypeObject* bell_type;
 
 Parking park_here(OperationObject* self, Ref& future) {
   Endpoint* endpoint = self->endpoint;
-  if (endpoint->home == nullptr || !reads(self) || self->deadline.limited() || self->left || hooked()) {
+  if (endpoint->home == nullptr || !endpoint->opened || !reads(self) || self->deadline.limited() || self->left || hooked()) {
     return Parking::elsewhere;
   }
   if (endpoint->horizon->horizon_us(to_us(ticks())) > 0) return Parking::elsewhere;
@@ -65,6 +65,8 @@ Parking park_here(OperationObject* self, Ref& future) {
   if (!is_home(endpoint, loop.get())) return Parking::elsewhere;
   future = Ref(PyObject_CallMethodNoArgs(loop.get(), names.create_future));
   if (!future) return Parking::failed;
+  // A signal handler or another thread may have run meanwhile, and closed the reader: the next attempt says so.
+  if (!endpoint->opened) return Parking::ready;
   ++endpoint->count.parks;
   if (endpoint->watch->announce() || endpoint->failure != nullptr) return Parking::ready;
   endpoint->parked = Py_NewRef(future.get());

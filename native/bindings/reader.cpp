@@ -75,6 +75,9 @@ Attempt take(ReaderObject* self, queue::Slot& slot) {
     case queue::Look::lost:
       raise_lost(self);
       break;
+    case queue::Look::no_memory:
+      PyErr_NoMemory();
+      break;
   }
   return Attempt::failed;
 }
@@ -138,13 +141,16 @@ Attempt attempt_get_many(ReaderObject* self, Py_ssize_t most, PyObject** result)
         self->core->give_back(slot);
       }
       count_rings(self, self->core->settle() ? 1 : 0);
-      if (first) return Attempt::failed;
+      if (first) {
+        if (self->shut) retire(self);
+        return Attempt::failed;
+      }
       PyErr_Clear();
       break;
     }
     --self->leases;
     self->core->consume(slot);
-    if (PyList_GET_SIZE(list.get()) == most) break;
+    if (PyList_GET_SIZE(list.get()) == most || self->shut) break;
     const queue::Look look = self->core->take(slot);
     if (look == queue::Look::lost && self->failure == nullptr) {
       raise_lost(self);  // told once, so it is kept for the call that finds nothing; every other end is met again
@@ -155,6 +161,7 @@ Attempt attempt_get_many(ReaderObject* self, Py_ssize_t most, PyObject** result)
     ++self->count.messages;
   }
   count_rings(self, self->core->settle() ? 1 : 0);
+  if (self->shut) retire(self);  // closed while a codec ran
   *result = list.give();
   return Attempt::done;
 }

@@ -26,6 +26,5 @@ Attempt attempt_slot(ReaderObject* self, PyObject** result);
 Attempt attempt_get(ReaderObject* self, PyObject** result);
 Attempt attempt_get_many(ReaderObject* self, Py_ssize_t most, PyObject** result);
 
-bool make_reader_type(PyObject* module);
 
 }  // namespace aiospin::bindings

@@ -22,6 +22,7 @@ void abort_write_slot(PyObject* slot);
 // when it was published at once.
 PyObject* publish_write_slot_async(PyObject* slot);
 
+bool make_read_slot_types(PyObject* module);
 bool make_slot_types(PyObject* module);
 
 }  // namespace aiospin::bindings

@@ -22,6 +22,10 @@ bool take_turn(WriterObject* self, const Deadline& given) {
   if (!self->opened && !enter(self)) return false;
   if (!self->threadsafe || is_free(self)) [[likely]]
     return true;
+  if (self->claimed && self->claimant == PyThread_get_thread_ident()) {
+    raise_busy(self);  // this very thread holds the claim, and would wait for itself
+    return false;
+  }
   Deadline deadline = given;
   deadline.start(ticks());
   while (!is_free(self)) {

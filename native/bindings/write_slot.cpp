@@ -1,5 +1,7 @@
 // WriteSlot: a claim, from the room in the ring until it is published or aborted.
 #include <cstdlib>
+#include <memory>
+#include <new>
 
 #include "bindings/operation.h"
 #include "bindings/slots.h"
@@ -12,10 +14,12 @@ struct WriteSlotObject {
   PyObject_HEAD;
   WriterObject* writer;
   std::byte* bytes;
-  std::uint64_t claimed;  // bytes reserved
-  std::uint64_t size;     // bytes to publish
-  bool is_private;        // larger than the ring: malloc'd, sent in fragments
-  bool ended;             // published or aborted
+  std::uint64_t size;  // bytes to publish
+  bool is_private;     // larger than the ring: malloc'd, sent in fragments, freed with this object
+  bool ended;          // published or aborted
+  // Views hold this object. They may outlive the claim, the writer and the queue, and then show stale bytes or another
+  // message's, but never memory that is gone.
+  std::shared_ptr<shm::Segment> segment;
 };
 
 WriteSlotObject* as_slot(PyObject* self) { return reinterpret_cast<WriteSlotObject*>(self); }
@@ -91,7 +95,7 @@ bool publish(WriteSlotObject* slot) {
     return true;
   }
   Gather message;
-  message.adopt(std::exchange(slot->bytes, nullptr), slot->size);
+  message.adopt(slot->bytes, slot->size, as_object(slot));
   end(slot);
   return put_and_wait(writer, message, Deadline{});
 }
@@ -149,6 +153,7 @@ void slot_dealloc(PyObject* self) {
   if (!slot->ended && PyObject_CallFinalizerFromDealloc(self) < 0) return;
   PyObject_GC_UnTrack(self);
   if (slot->is_private) std::free(slot->bytes);
+  std::destroy_at(&slot->segment);
   Py_DECREF(as_object(slot->writer));
   PyTypeObject* type = Py_TYPE(self);
   type->tp_free(self);
@@ -193,9 +198,10 @@ PyObject* new_write_slot(WriterObject* writer, std::byte* bytes, std::uint64_t s
   Py_INCREF(as_object(writer));
   self->writer = writer;
   self->bytes = bytes;
-  self->claimed = self->size = size;
+  self->size = size;
   self->is_private = is_private;
   self->ended = false;
+  new (&self->segment) std::shared_ptr<shm::Segment>(writer->core->shared_segment());
   PyObject_GC_Track(as_object(self));
   return as_object(self);
 }
@@ -214,7 +220,7 @@ PyObject* publish_write_slot_async(PyObject* object) {
   PyObject* operation = new_operation(types.operation, Kind::put, slot->writer, Deadline{});
   if (operation == nullptr) return nullptr;
   as_operation(operation)->message = new Gather;
-  as_operation(operation)->message->adopt(std::exchange(slot->bytes, nullptr), slot->size);
+  as_operation(operation)->message->adopt(slot->bytes, slot->size, object);
   end(slot);
   return operation;
 }
@@ -225,7 +231,6 @@ bool make_write_slot_types(PyObject* module) {
 }
 
 bool make_slot_types(PyObject* module) {
-  extern bool make_read_slot_types(PyObject*);
   return make_read_slot_types(module) && make_write_slot_types(module);
 }
 

@@ -87,7 +87,7 @@ bool encode_into(WriterObject* self, PyObject* const* buffers, Py_ssize_t n, Gat
 }  // namespace
 
 Attempt attempt_put(WriterObject* self, const Gather& message, std::uint64_t& progress) {
-  if (!enter(self)) return Attempt::failed;
+  if (!enter_writer(self)) return Attempt::failed;
   const queue::Room room = stage(self, message, progress);
   if (room != queue::Room::ready) return no_room(self, room);
   flush(self);
@@ -96,7 +96,7 @@ Attempt attempt_put(WriterObject* self, const Gather& message, std::uint64_t& pr
 }
 
 Attempt attempt_put_many(WriterObject* self, PyObject* payloads, Py_ssize_t& next, std::uint64_t& progress) {
-  if (!enter(self)) return Attempt::failed;
+  if (!enter_writer(self)) return Attempt::failed;
   for (int staged = 0; next < PyList_GET_SIZE(payloads); ++next, ++staged) {
     Gather message;
     PyObject* payload = PyList_GET_ITEM(payloads, next);
@@ -135,6 +135,7 @@ Attempt attempt_claim(WriterObject* self, std::uint64_t size, PyObject** result)
     return Attempt::failed;
   }
   self->claimed = true;
+  self->claimant = PyThread_get_thread_ident();
   return Attempt::done;
 }
 
@@ -166,7 +167,11 @@ bool parse_size(PyObject* object, Py_ssize_t& size) {
   return size >= 0;
 }
 
-// Any iterable of payloads as a list, each checked before the first is sent.
+// Opens the writer, which knows its codec only then. What else may be in its way is asked later.
+bool claim_role(WriterObject* self) { return (self->opened && is_ours(self)) || enter(self); }
+
+// Any iterable of payloads as a list, each checked before the first is sent. What could change its size meanwhile is
+// held by a view, which forbids that.
 PyObject* checked_payloads(WriterObject* self, PyObject* iterable) {
   Ref list(PySequence_List(iterable));
   if (!list) return nullptr;
@@ -181,6 +186,8 @@ PyObject* checked_payloads(WriterObject* self, PyObject* iterable) {
     if (PyBytes_CheckExact(payload)) continue;
     Gather probe;
     if (!probe.add(payload)) return nullptr;
+    PyObject* view = PyMemoryView_FromObject(payload);
+    if (view == nullptr || PyList_SetItem(list.get(), i, view) < 0) return nullptr;
   }
   return list.give();
 }
@@ -218,9 +225,11 @@ PyObject* put(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject*
   WriterObject* writer = writer_of(self);
   Deadline deadline;
   if (keywords != nullptr && !take_timeout("put()", args + nargs, 0, keywords, 0, true, deadline)) return nullptr;
-  if (!take_turn(writer, deadline) || !enter_writer(writer) || refuse_queued(writer)) return nullptr;
+  // Codecs and buffers may run Python code, in which anything can happen to the writer: its turn is taken behind them.
+  if (!claim_role(writer)) return nullptr;
   Gather message;
   if (!encode_into(writer, args, nargs, message)) return nullptr;
+  if (!take_turn(writer, deadline) || !enter_writer(writer) || refuse_queued(writer)) return nullptr;
   std::uint64_t progress = 0;
   return drive(writer, deadline, "room", [&](PyObject** result) {
     const Attempt outcome = attempt_put(writer, message, progress);
@@ -253,9 +262,10 @@ PyObject* put_many(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyOb
   WriterObject* writer = writer_of(self);
   Deadline deadline;
   if (!take_timeout("put_many()", args, nargs, keywords, 1, false, deadline)) return nullptr;
-  if (!take_turn(writer, deadline) || !enter_writer(writer) || refuse_queued(writer)) return nullptr;
+  if (!claim_role(writer)) return nullptr;
   const Ref payloads(checked_payloads(writer, args[0]));
   if (!payloads) return nullptr;
+  if (!take_turn(writer, deadline) || !enter_writer(writer) || refuse_queued(writer)) return nullptr;
   Py_ssize_t next = 0;
   std::uint64_t progress = 0;
   return drive(writer, deadline, "room", [&](PyObject** result) {
@@ -269,7 +279,7 @@ PyObject* aput(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject
   WriterObject* writer = writer_of(self);
   Deadline deadline;
   if (keywords != nullptr && !take_timeout("aput()", args + nargs, 0, keywords, 0, true, deadline)) return nullptr;
-  if (!enter(writer)) return nullptr;
+  if (!claim_role(writer)) return nullptr;
   auto message = std::make_unique<Gather>();
   if (!encode_into(writer, args, nargs, *message)) return nullptr;
   PyObject* operation = new_operation(types.operation, Kind::put, writer, deadline);
@@ -281,7 +291,7 @@ PyObject* aput_many(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyO
   WriterObject* writer = writer_of(self);
   Deadline deadline;
   if (!take_timeout("aput_many()", args, nargs, keywords, 1, false, deadline)) return nullptr;
-  if (!enter(writer)) return nullptr;
+  if (!claim_role(writer)) return nullptr;
   Ref payloads(checked_payloads(writer, args[0]));
   if (!payloads) return nullptr;
   PyObject* operation = new_operation(types.operation, Kind::put_many, writer, deadline);
@@ -313,7 +323,8 @@ PyMethodDef methods[] = {
      "buffers must not change until it is done."},
     {"aput_many", as_method(aput_many), kFast,
      "aput_many(payloads, timeout=None)\n--\n\n"
-     "Await the sending of each payload as one message. When it is cancelled, the first few may have been published."},
+     "Await the sending of each payload as one message. When it is cancelled, the first few may have been published. The\n"
+     "payloads must not change until it is done."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -10,6 +10,7 @@ namespace aiospin::bindings {
 struct WriterObject : Endpoint {
   queue::Writer* core;
   bool claimed;      // a WriteSlot is outstanding
+  unsigned long claimant;  // the thread that claimed it
   bool threadsafe;   // a second thread waits for its turn instead of raising WriterBusy
   bool checksum;
 };
@@ -36,6 +37,5 @@ bool take_turn(WriterObject* self, const Deadline& deadline);
 // The writer may be free for another thread now.
 void pass_turn(Endpoint* self);
 
-bool make_writer_type(PyObject* module);
 
 }  // namespace aiospin::bindings

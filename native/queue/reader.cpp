@@ -160,7 +160,7 @@ Look Reader::take_fragment(const SlotHeader& header, Slot& slot) noexcept {
   if (header.offset == 0) {
     forget_partial();
     partial_ = static_cast<std::byte*>(std::malloc(header.total));
-    if (partial_ == nullptr) return corrupt();
+    if (partial_ == nullptr) return Look::no_memory;  // nothing is consumed: for another try
     partial_total_ = header.total;
     number(header.sequence);
   } else if (partial_ == nullptr) {

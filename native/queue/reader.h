@@ -16,7 +16,7 @@
 
 namespace aiospin::queue {
 
-enum class Look : std::uint8_t { ready, empty, closed, dropped, corrupt, lost };
+enum class Look : std::uint8_t { ready, empty, closed, dropped, corrupt, lost, no_memory };
 
 struct Slot {
   const std::byte* bytes;

@@ -54,6 +54,7 @@ class Writer {
   std::uint64_t cursor() const noexcept { return staged_; }
   std::uint64_t sequence() const noexcept { return sequence_; }
   const shm::Segment& segment() const noexcept { return *segment_; }
+  const std::shared_ptr<shm::Segment>& shared_segment() const noexcept { return segment_; }
 
  private:
   void listen(std::uint32_t rank, std::uint64_t epoch, std::uint64_t before) noexcept;
