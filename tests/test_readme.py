@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,8 @@ def test_the_program_runs(tmp_path: Path) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
+        # Two processes print to one pipe. Unbuffered, a line would be written in two pieces, which can interleave.
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -9,6 +9,7 @@ namespace aiospin::bindings {
 namespace {
 
 PyObject* acquire_enter(PyObject* op, PyObject*) {
+  const Guard guard;
   OperationObject* self = as_operation(op);
   if (self->stage != Stage::created) {
     PyErr_Format(PyExc_RuntimeError, "cannot reuse a started %s()", kind_name(self->kind));
@@ -26,6 +27,7 @@ PyObject* acquire_enter(PyObject* op, PyObject*) {
 }
 
 PyObject* acquire_exit(PyObject* op, PyObject* const* args, Py_ssize_t nargs) {
+  const Guard guard;
   OperationObject* self = as_operation(op);
   const Ref slot(std::exchange(self->slot, nullptr));
   if (!slot) Py_RETURN_NONE;
@@ -42,6 +44,7 @@ PyObject* acquire_exit(PyObject* op, PyObject* const* args, Py_ssize_t nargs) {
 PyObject* acquire_aenter(PyObject* self, PyObject*) { return Py_NewRef(self); }
 
 PyObject* acquire_aexit(PyObject* op, PyObject* const* args, Py_ssize_t nargs) {
+  const Guard guard;
   OperationObject* self = as_operation(op);
   if (!reads(self) && self->slot != nullptr && nargs > 0 && args[0] == Py_None) {
     const Ref slot(std::exchange(self->slot, nullptr));

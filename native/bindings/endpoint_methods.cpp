@@ -57,6 +57,7 @@ void set_common(Endpoint* self, int bell, py::handle horizon, py::handle codec, 
 
 // _open(mapping, rank, bell, writer_bell, horizon, decode, checksum, anchor)
 PyObject* open_reader(PyObject* self, PyObject* args) {
+  const Guard guard;
   return translate([&]() -> py::object {
     ReaderObject* reader = as_reader(as_endpoint(self));
     const auto given = py::reinterpret_borrow<py::tuple>(args);
@@ -73,6 +74,7 @@ PyObject* open_reader(PyObject* self, PyObject* args) {
 
 // _open(mapping, bell, reader_bells, horizon, encode, checksum, threadsafe, anchor)
 PyObject* open_writer(PyObject* self, PyObject* args) {
+  const Guard guard;
   return translate([&]() -> py::object {
     WriterObject* writer = as_writer(as_endpoint(self));
     const auto given = py::reinterpret_borrow<py::tuple>(args);
@@ -95,6 +97,7 @@ PyObject* open_writer(PyObject* self, PyObject* args) {
 }
 
 PyObject* shut(PyObject* op, PyObject* error) {
+  const Guard guard;
   Endpoint* self = as_endpoint(op);
   self->shut = true;
   Py_XSETREF(self->ended, error == Py_None ? nullptr : Py_NewRef(error));
@@ -106,6 +109,7 @@ PyObject* shut(PyObject* op, PyObject* error) {
 }
 
 PyObject* fail(PyObject* op, PyObject* error) {
+  const Guard guard;
   Py_XSETREF(as_endpoint(op)->failure, Py_NewRef(error));
   Py_RETURN_NONE;
 }
@@ -113,12 +117,14 @@ PyObject* fail(PyObject* op, PyObject* error) {
 bool ready_now(Endpoint* self) { return self->shut || self->failure != nullptr || self->watch->ready(); }
 
 PyObject* ready(PyObject* op, PyObject*) {
+  const Guard guard;
   Endpoint* self = as_endpoint(op);
   if (self->shut) Py_RETURN_TRUE;
   return refuse_unopened(self) ? nullptr : PyBool_FromLong(ready_now(self));
 }
 
 PyObject* announce(PyObject* op, PyObject*) {
+  const Guard guard;
   Endpoint* self = as_endpoint(op);
   if (refuse_unopened(self)) return nullptr;
   ++self->count.parks;
@@ -127,16 +133,19 @@ PyObject* announce(PyObject* op, PyObject*) {
 }
 
 PyObject* drain(PyObject* op, PyObject*) {
+  const Guard guard;
   if (as_endpoint(op)->opened) shm::doorbell::drain(as_endpoint(op)->bell);
   Py_RETURN_NONE;
 }
 
 PyObject* fileno(PyObject* op, PyObject*) {
+  const Guard guard;
   Endpoint* self = as_endpoint(op);
   return enter(self) ? PyLong_FromLong(self->bell) : nullptr;
 }
 
 PyObject* arm(PyObject* op, PyObject*) {
+  const Guard guard;
   Endpoint* self = as_endpoint(op);
   if (!enter(self)) return nullptr;
   shm::doorbell::drain(self->bell);
@@ -147,6 +156,7 @@ PyObject* arm(PyObject* op, PyObject*) {
 }
 
 PyObject* horizon_us(PyObject* op, PyObject*) {
+  const Guard guard;
   Endpoint* self = as_endpoint(op);
   if (refuse_unopened(self)) return nullptr;
   look_at_crowding(self);
@@ -155,6 +165,7 @@ PyObject* horizon_us(PyObject* op, PyObject*) {
 
 // _monitor(completion, token, horizon_us)
 PyObject* monitor(PyObject* op, PyObject* args) {
+  const Guard guard;
   return translate([&]() -> py::object {
     Endpoint* self = as_endpoint(op);
     if (refuse_unopened(self)) throw py::error_already_set();
@@ -174,6 +185,7 @@ PyObject* monitor(PyObject* op, PyObject* args) {
 }
 
 PyObject* unmonitor(PyObject* op, PyObject*) {
+  const Guard guard;
   stop_monitoring(as_endpoint(op));
   Py_RETURN_NONE;
 }
@@ -181,22 +193,26 @@ PyObject* unmonitor(PyObject* op, PyObject*) {
 PyObject* bell_callback(PyObject* op, PyObject*) { return new_bell_callback(as_endpoint(op)); }
 
 PyObject* wake_parked_now(PyObject* op, PyObject*) {
+  const Guard guard;
   const int woken = wake_parked(as_endpoint(op));
   return woken < 0 ? nullptr : PyBool_FromLong(woken);
 }
 
 PyObject* parked_operation(PyObject* op, void*) {
+  const Guard guard;
   const void* found = as_endpoint(op)->parked_operation;
   return Py_NewRef(found == nullptr ? Py_None : static_cast<PyObject*>(const_cast<void*>(found)));
 }
 
 PyObject* home(PyObject* op, void*) {
+  const Guard guard;
   const Endpoint* self = as_endpoint(op);
   Ref loop = self->home == nullptr ? Ref() : referent(self->home);
   return loop ? loop.give() : Py_NewRef(Py_None);
 }
 
 int set_home(PyObject* op, PyObject* loop, void*) {
+  const Guard guard;
   PyObject* reference = loop == nullptr || loop == Py_None ? nullptr : PyWeakref_NewRef(loop, nullptr);
   if (reference == nullptr && PyErr_Occurred()) return -1;
   Py_XSETREF(as_endpoint(op)->home, reference);
@@ -207,6 +223,7 @@ PyObject* in_vain(PyObject* op, void*) { return PyBool_FromLong(as_endpoint(op)-
 PyObject* queued(PyObject* op, void*) { return PyLong_FromLong(as_endpoint(op)->queued); }
 
 PyObject* counters(PyObject* op, PyObject*) {
+  const Guard guard;
   return translate([&]() -> py::object {
     const Endpoint* self = as_endpoint(op);
     py::dict found;
@@ -223,6 +240,7 @@ PyObject* counters(PyObject* op, PyObject*) {
 }
 
 PyObject* ring_all(PyObject* op, PyObject*) {
+  const Guard guard;
   WriterObject* self = as_writer(as_endpoint(op));
   if (refuse_unopened(self)) return nullptr;
   count_rings(self, self->core->ring_all());
@@ -230,6 +248,7 @@ PyObject* ring_all(PyObject* op, PyObject*) {
 }
 
 PyObject* drop(PyObject* op, PyObject* argument) {
+  const Guard guard;
   WriterObject* self = as_writer(as_endpoint(op));
   if (refuse_unopened(self)) return nullptr;
   const long rank = PyLong_AsLong(argument);
@@ -246,10 +265,12 @@ PyObject* drop(PyObject* op, PyObject* argument) {
 PyObject* opened(PyObject* op, void*) { return PyBool_FromLong(as_endpoint(op)->opened); }
 PyObject* claimed(PyObject* op, void*) { return PyBool_FromLong(as_writer(as_endpoint(op))->claimed); }
 PyObject* sequence(PyObject* op, void*) {
+  const Guard guard;
   WriterObject* self = as_writer(as_endpoint(op));
   return refuse_unopened(self) ? nullptr : PyLong_FromUnsignedLongLong(self->core->sequence());
 }
 PyObject* cursor(PyObject* op, void*) {
+  const Guard guard;
   Endpoint* self = as_endpoint(op);
   if (refuse_unopened(self)) return nullptr;
   return PyLong_FromUnsignedLongLong(self->rank < 0 ? as_writer(self)->core->cursor() : as_reader(self)->core->cursor());
@@ -305,6 +326,7 @@ PyObject* make_endpoint(PyTypeObject* type, PyObject*, PyObject*) {
 }
 
 void dealloc_endpoint(PyObject* op) {
+  const Guard guard;
   Endpoint* self = as_endpoint(op);
   if (PyObject_CallFinalizerFromDealloc(op) < 0) return;
   PyObject_GC_UnTrack(op);

@@ -17,6 +17,7 @@ Names names;
 Classes classes;
 Types types;
 unsigned long fork_generation = 0;
+PyObject* guarded = nullptr;
 
 bool make_endpoint_types(PyObject* module);
 
@@ -71,6 +72,7 @@ PYBIND11_MODULE(_native, module, py::mod_gil_not_used()) {
   module.doc() = "The native backend of aiospin.";
   module.attr("NAME") = "native";
   PyObject* m = module.ptr();
+  bindings::guarded = py::list().release().ptr();
   if (!bindings::look_up_names_and_classes() || !bindings::make_turn(m) || !bindings::make_slot_types(m) ||
       !bindings::make_operation_types(m) || !bindings::make_acquire_types(m) ||
       !bindings::make_parking_types(m) || !bindings::make_endpoint_types(m)) {

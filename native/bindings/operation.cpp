@@ -182,6 +182,7 @@ PySendResult ended(OperationObject* self, PyObject** result, Attempt outcome) {
 }  // namespace
 
 PySendResult step(PyObject* op, PyObject* value, PyObject** result) {
+  const Guard guard;
   OperationObject* self = as_operation(op);
   *result = nullptr;
   Turn& turn = *this_turn();
@@ -266,6 +267,7 @@ PyObject* to_iterator_result(PySendResult sent, PyObject* result) {
 }  // namespace
 
 PyObject* operation_next(PyObject* self) {
+  const Guard guard;
   PyObject* result;
   const PySendResult sent = step(self, Py_None, &result);
   return to_iterator_result(sent, result);
@@ -274,12 +276,14 @@ PyObject* operation_next(PyObject* self) {
 namespace {
 
 PyObject* operation_send(PyObject* self, PyObject* value) {
+  const Guard guard;
   PyObject* result;
   const PySendResult sent = step(self, value, &result);
   return to_iterator_result(sent, result);
 }
 
 PyObject* operation_throw(PyObject* op, PyObject* const* args, Py_ssize_t nargs) {
+  const Guard guard;
   if (nargs < 1 || nargs > 3) {
     PyErr_Format(PyExc_TypeError, "throw() takes 1 to 3 arguments, not %zd", nargs);
     return nullptr;
@@ -307,11 +311,13 @@ PyObject* operation_throw(PyObject* op, PyObject* const* args, Py_ssize_t nargs)
 }
 
 PyObject* operation_close(PyObject* self, PyObject*) {
+  const Guard guard;
   if (as_operation(self)->stage != Stage::finished) finish(as_operation(self));
   Py_RETURN_NONE;
 }
 
 PyObject* operation_repr(PyObject* op) {
+  const Guard guard;
   static constexpr const char* stages[] = {"created", "ready", "waiting", "finished"};
   const OperationObject* self = as_operation(op);
   const Ref role(role_name(self->endpoint));
@@ -335,6 +341,7 @@ int operation_traverse(PyObject* op, visitproc visit, void* arg) {
 }
 
 void operation_finalize(PyObject* op) {
+  const Guard guard;
   OperationObject* self = as_operation(op);
   if (self->stage == Stage::finished) return;
   PyObject *type, *value, *traceback;
@@ -348,6 +355,7 @@ void operation_finalize(PyObject* op) {
 }
 
 void operation_dealloc(PyObject* op) {
+  const Guard guard;
   OperationObject* self = as_operation(op);
   if (self->stage != Stage::finished && PyObject_CallFinalizerFromDealloc(op) < 0) return;
   PyObject_GC_UnTrack(op);

@@ -24,6 +24,7 @@ struct BellCallbackObject {
 };
 
 PyObject* call_bell(PyObject* op, PyObject*, PyObject*) {
+  const Guard guard;
   const Ref endpoint = referent(reinterpret_cast<BellCallbackObject*>(op)->endpoint);
   if (!endpoint) Py_RETURN_NONE;
   Endpoint* self = as_endpoint(endpoint.get());
@@ -36,6 +37,7 @@ PyObject* call_bell(PyObject* op, PyObject*, PyObject*) {
 }
 
 void dealloc_bell(PyObject* op) {
+  const Guard guard;
   Py_DECREF(reinterpret_cast<BellCallbackObject*>(op)->endpoint);
   PyTypeObject* type = Py_TYPE(op);
   type->tp_free(op);

@@ -1,10 +1,11 @@
-// What the hand-written types share: owned references, the names and classes that are looked up once, and the lock
-// that stands in for the GIL where there is none.
+// What the hand-written types share: owned references, and the names and classes that are looked up once.
 #pragma once
 
 #include <Python.h>
 
 #include <utility>
+
+#include "bindings/guard.h"
 
 #if PY_VERSION_HEX < 0x030A0000
 #error "aiospin needs Python 3.10 or newer"

@@ -30,6 +30,7 @@ PyObject* as_object(void* object) { return static_cast<PyObject*>(object); }
 // --- Lease
 
 int lease_getbuffer(PyObject* self, Py_buffer* view, int flags) {
+  const Guard guard;
   LeaseObject* lease = as_lease(self);
   if (PyBuffer_FillInfo(view, self, const_cast<std::byte*>(lease->slot.bytes),
                         static_cast<Py_ssize_t>(lease->slot.size), 1, flags) < 0) {
@@ -39,7 +40,10 @@ int lease_getbuffer(PyObject* self, Py_buffer* view, int flags) {
   return 0;
 }
 
-void lease_releasebuffer(PyObject* self, Py_buffer*) { --as_lease(self)->exports; }
+void lease_releasebuffer(PyObject* self, Py_buffer*) {
+  const Guard guard;
+  --as_lease(self)->exports;
+}
 
 int lease_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
@@ -48,6 +52,7 @@ int lease_traverse(PyObject* self, visitproc visit, void* arg) {
 }
 
 void lease_dealloc(PyObject* self) {
+  const Guard guard;
   LeaseObject* lease = as_lease(self);
   PyObject_GC_UnTrack(self);
   release(lease->reader, lease->slot);
@@ -102,6 +107,7 @@ void leave(ReadSlotObject* slot) {
 }
 
 int slot_getbuffer(PyObject* self, Py_buffer* view, int flags) {
+  const Guard guard;
   ReadSlotObject* slot = as_slot(self);
   LeaseObject* lease = refuse_left(slot) ? nullptr : lease_of(slot);
   if (lease == nullptr) {
@@ -116,6 +122,7 @@ int slot_getbuffer(PyObject* self, Py_buffer* view, int flags) {
 void slot_releasebuffer(PyObject*, Py_buffer*) {}
 
 PyObject* slot_data(PyObject* self, void*) {
+  const Guard guard;
   ReadSlotObject* slot = as_slot(self);
   LeaseObject* lease = refuse_left(slot) ? nullptr : lease_of(slot);
   return lease == nullptr ? nullptr : PyMemoryView_FromObject(as_object(lease));
@@ -128,6 +135,7 @@ PyObject* slot_released(PyObject* self, void*) { return PyBool_FromLong(as_slot(
 Py_ssize_t slot_length(PyObject* self) { return static_cast<Py_ssize_t>(as_slot(self)->slot.size); }
 
 PyObject* slot_release(PyObject* self, PyObject*) {
+  const Guard guard;
   ReadSlotObject* slot = as_slot(self);
   const LeaseObject* lease = slot->lease;
   if (!slot->left && lease != nullptr && (lease->exports > 0 || Py_REFCNT(lease) > 1)) {
@@ -140,16 +148,19 @@ PyObject* slot_release(PyObject* self, PyObject*) {
 }
 
 PyObject* slot_enter(PyObject* self, PyObject*) {
+  const Guard guard;
   if (refuse_left(as_slot(self))) return nullptr;
   return Py_NewRef(self);
 }
 
 PyObject* slot_exit(PyObject* self, PyObject* const*, Py_ssize_t) {
+  const Guard guard;
   leave(as_slot(self));
   Py_RETURN_NONE;
 }
 
 PyObject* slot_repr(PyObject* self) {
+  const Guard guard;
   const ReadSlotObject* slot = as_slot(self);
   return PyUnicode_FromFormat("<ReadSlot %llu of reader %d: %llu bytes%s%s>",
                               static_cast<unsigned long long>(slot->slot.sequence), slot->reader->rank,
@@ -167,6 +178,7 @@ int slot_traverse(PyObject* self, visitproc visit, void* arg) {
 // Untouched, as a cancelled gather() leaves it: back to the reader. Looked at and forgotten: released, with a warning.
 // Views that are still alive keep the bytes, and nothing is wrong.
 void slot_finalize(PyObject* self) {
+  const Guard guard;
   ReadSlotObject* slot = as_slot(self);
   if (slot->left) return;
   if (slot->lease == nullptr) {
@@ -187,6 +199,7 @@ void slot_finalize(PyObject* self) {
 }
 
 void slot_dealloc(PyObject* self) {
+  const Guard guard;
   if (!as_slot(self)->left && PyObject_CallFinalizerFromDealloc(self) < 0) return;
   PyObject_GC_UnTrack(self);
   Py_XDECREF(as_object(as_slot(self)->lease));

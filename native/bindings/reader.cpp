@@ -169,6 +169,7 @@ Attempt attempt_get_many(ReaderObject* self, Py_ssize_t most, PyObject** result)
 namespace {
 
 PyObject* acquire_read(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* keywords) {
+  const Guard guard;
   Deadline deadline;
   if ((nargs != 0 || keywords != nullptr) && !take_timeout("acquire_read()", args, nargs, keywords, 0, false, deadline)) {
     return nullptr;
@@ -177,6 +178,7 @@ PyObject* acquire_read(PyObject* self, PyObject* const* args, Py_ssize_t nargs, 
 }
 
 PyObject* try_acquire_read(PyObject* self, PyObject*) {
+  const Guard guard;
   ReaderObject* reader = as_reader(as_endpoint(self));
   if (refuse_second_waiter(reader)) return nullptr;
   PyObject* slot = nullptr;
@@ -186,6 +188,7 @@ PyObject* try_acquire_read(PyObject* self, PyObject*) {
 }
 
 PyObject* get(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* keywords) {
+  const Guard guard;
   ReaderObject* reader = as_reader(as_endpoint(self));
   Deadline deadline;
   if ((nargs != 0 || keywords != nullptr) && !take_timeout("get()", args, nargs, keywords, 0, false, deadline)) {
@@ -196,6 +199,7 @@ PyObject* get(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject*
 }
 
 PyObject* get_nowait(PyObject* self, PyObject*) {
+  const Guard guard;
   ReaderObject* reader = as_reader(as_endpoint(self));
   if (refuse_second_waiter(reader)) return nullptr;
   PyObject* result = nullptr;
@@ -206,6 +210,7 @@ PyObject* get_nowait(PyObject* self, PyObject*) {
 }
 
 PyObject* get_many(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* keywords) {
+  const Guard guard;
   ReaderObject* reader = as_reader(as_endpoint(self));
   Deadline deadline;
   Py_ssize_t most;
@@ -218,12 +223,14 @@ PyObject* get_many(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyOb
 }
 
 PyObject* aget(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* keywords) {
+  const Guard guard;
   Deadline deadline;
   if (!take_timeout("aget()", args, nargs, keywords, 0, false, deadline)) return nullptr;
   return new_operation(types.operation, Kind::get, as_endpoint(self), deadline);
 }
 
 PyObject* aget_many(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* keywords) {
+  const Guard guard;
   Deadline deadline;
   Py_ssize_t most;
   if (!take_timeout("aget_many()", args, nargs, keywords, 1, false, deadline) || !parse_count(args[0], most)) {

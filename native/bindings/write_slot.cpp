@@ -32,6 +32,7 @@ bool refuse_ended(const WriteSlotObject* slot) {
 }
 
 int slot_getbuffer(PyObject* self, Py_buffer* view, int flags) {
+  const Guard guard;
   const WriteSlotObject* slot = as_slot(self);
   if (refuse_ended(slot)) {
     view->obj = nullptr;
@@ -44,6 +45,7 @@ int slot_getbuffer(PyObject* self, Py_buffer* view, int flags) {
 void slot_releasebuffer(PyObject*, Py_buffer*) {}
 
 PyObject* slot_data(PyObject* self, void*) {
+  const Guard guard;
   return refuse_ended(as_slot(self)) ? nullptr : PyMemoryView_FromObject(self);
 }
 
@@ -51,6 +53,7 @@ PyObject* slot_size(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(
 Py_ssize_t slot_length(PyObject* self) { return static_cast<Py_ssize_t>(as_slot(self)->size); }
 
 PyObject* slot_truncate(PyObject* self, PyObject* argument) {
+  const Guard guard;
   WriteSlotObject* slot = as_slot(self);
   if (refuse_ended(slot)) return nullptr;
   const Py_ssize_t size = PyNumber_AsSsize_t(argument, PyExc_OverflowError);
@@ -101,21 +104,25 @@ bool publish(WriteSlotObject* slot) {
 }
 
 PyObject* slot_publish(PyObject* self, PyObject*) {
+  const Guard guard;
   if (!publish(as_slot(self))) return nullptr;
   Py_RETURN_NONE;
 }
 
 PyObject* slot_abort(PyObject* self, PyObject*) {
+  const Guard guard;
   end_by_abort(as_slot(self));
   Py_RETURN_NONE;
 }
 
 PyObject* slot_enter(PyObject* self, PyObject*) {
+  const Guard guard;
   if (refuse_ended(as_slot(self))) return nullptr;
   return Py_NewRef(self);
 }
 
 PyObject* slot_exit(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
+  const Guard guard;
   if (nargs > 0 && args[0] != Py_None) {
     end_by_abort(as_slot(self));
   } else if (!as_slot(self)->ended && !publish(as_slot(self))) {
@@ -125,6 +132,7 @@ PyObject* slot_exit(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
 }
 
 PyObject* slot_repr(PyObject* self) {
+  const Guard guard;
   return PyUnicode_FromFormat("<WriteSlot: %llu bytes%s>", static_cast<unsigned long long>(as_slot(self)->size),
                               as_slot(self)->ended ? ", ended" : "");
 }
@@ -136,6 +144,7 @@ int slot_traverse(PyObject* self, visitproc visit, void* arg) {
 }
 
 void slot_finalize(PyObject* self) {
+  const Guard guard;
   WriteSlotObject* slot = as_slot(self);
   if (slot->ended) return;
   PyObject *type, *value, *traceback;
@@ -149,6 +158,7 @@ void slot_finalize(PyObject* self) {
 }
 
 void slot_dealloc(PyObject* self) {
+  const Guard guard;
   WriteSlotObject* slot = as_slot(self);
   if (!slot->ended && PyObject_CallFinalizerFromDealloc(self) < 0) return;
   PyObject_GC_UnTrack(self);

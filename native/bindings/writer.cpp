@@ -200,6 +200,7 @@ bool refuse_queued(const WriterObject* self) {
 }
 
 PyObject* acquire_write(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* keywords) {
+  const Guard guard;
   Deadline deadline;
   Py_ssize_t size;
   if (!take_timeout("acquire_write()", args, nargs, keywords, 1, false, deadline) || !parse_size(args[0], size)) {
@@ -211,6 +212,7 @@ PyObject* acquire_write(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
 }
 
 PyObject* try_acquire_write(PyObject* self, PyObject* argument) {
+  const Guard guard;
   WriterObject* writer = writer_of(self);
   Py_ssize_t size;
   if (!parse_size(argument, size)) return nullptr;
@@ -222,6 +224,7 @@ PyObject* try_acquire_write(PyObject* self, PyObject* argument) {
 }
 
 PyObject* put(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* keywords) {
+  const Guard guard;
   WriterObject* writer = writer_of(self);
   Deadline deadline;
   if (keywords != nullptr && !take_timeout("put()", args + nargs, 0, keywords, 0, true, deadline)) return nullptr;
@@ -239,6 +242,7 @@ PyObject* put(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject*
 }
 
 PyObject* put_nowait(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
+  const Guard guard;
   WriterObject* writer = writer_of(self);
   if (!(writer->threadsafe && writer->busy) && !enter(writer)) return nullptr;
   Gather message;
@@ -259,6 +263,7 @@ PyObject* put_nowait(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
 }
 
 PyObject* put_many(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* keywords) {
+  const Guard guard;
   WriterObject* writer = writer_of(self);
   Deadline deadline;
   if (!take_timeout("put_many()", args, nargs, keywords, 1, false, deadline)) return nullptr;
@@ -276,6 +281,7 @@ PyObject* put_many(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyOb
 }
 
 PyObject* aput(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* keywords) {
+  const Guard guard;
   WriterObject* writer = writer_of(self);
   Deadline deadline;
   if (keywords != nullptr && !take_timeout("aput()", args + nargs, 0, keywords, 0, true, deadline)) return nullptr;
@@ -288,6 +294,7 @@ PyObject* aput(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject
 }
 
 PyObject* aput_many(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* keywords) {
+  const Guard guard;
   WriterObject* writer = writer_of(self);
   Deadline deadline;
   if (!take_timeout("aput_many()", args, nargs, keywords, 1, false, deadline)) return nullptr;
