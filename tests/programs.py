@@ -55,7 +55,8 @@ class Program:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._stderr = tempfile.TemporaryFile("w+")
-        inherited = {name: value for name, value in os.environ.items() if name != "AIOSPIN_NO_EXTENSIONS"}
+        choosing = ("AIOSPIN_NO_EXTENSIONS", "AIOSPIN_REQUIRE_EXTENSIONS")
+        inherited = {name: value for name, value in os.environ.items() if name not in choosing}
         no_extensions = {"AIOSPIN_NO_EXTENSIONS": "1"} if backend == "fallback" else {}
         self._last: Any = None
         self._unheard = ""
