@@ -69,6 +69,7 @@ class WaitSet:
         self._candidates: dict[Endpoint, None] = {}
         self._by_fd: dict[int, Endpoint] = {}
         self._closed = False
+        self._gone = False
         self._epoll = select.epoll()
         # Readable once somebody has changed the set or a member, in whatever thread: a wait that sleeps looks again.
         self._poked = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -130,6 +131,7 @@ class WaitSet:
     async def wait(self, timeout: float | None = None) -> list[Member]:
         """The members that are ready, when at least one is."""
         deadline, naps = Deadline(timeout), self._naps()
+        self._open()
         with _Turn(self):
             self._gather()  # what rang since the last wait, though some member may be ready already
             while not (ready := self._look()):
@@ -141,6 +143,7 @@ class WaitSet:
     def wait_sync(self, timeout: float | None = None) -> list[Member]:
         """`wait()` in this thread. Signals are served."""
         deadline, naps = Deadline(timeout), self._naps()
+        self._open()
         with _Turn(self):
             blocking_told = False
             self._gather()
@@ -174,6 +177,10 @@ class WaitSet:
             self._poke()  # the wait lets go
 
     def _let_go(self) -> None:
+        """Once, when the set is closed and nobody waits on it."""
+        if self._gone:
+            return
+        self._gone = True
         for entry in list(self._entries.values()):
             self.discard(entry.member)
         self._words.clear()
@@ -324,7 +331,8 @@ class WaitSet:
 
     def _poke(self) -> None:
         """Let whoever waits look again. Any thread."""
-        os.eventfd_write(self._poked, 1)
+        if not self._gone:
+            os.eventfd_write(self._poked, 1)
 
     def _open(self) -> None:
         if self._closed:
