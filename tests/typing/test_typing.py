@@ -12,10 +12,8 @@ from pathlib import Path
 
 import pytest
 
-import aiospin
-
 HERE = Path(__file__).resolve().parent
-ROOT = Path(aiospin.__file__).resolve().parent.parent
+ROOT = HERE.parent.parent
 
 
 def check(tool: str, *arguments: str, where: Path) -> str:
