@@ -24,7 +24,7 @@ LAYERS = [
     {"_cgroup", "_handle", "_header", "_host", "_codec", "_fallback", "_native"},
     {"_preflight", "_descriptors", "_backend"},
     {"_backing", "_policy", "_loop", "_word"},
-    {"_segment", "_service"},
+    {"_segment"},
     {"_roles", "_travel", "_statistics", "_acquire"},
     {"_peers", "_stall", "_tenancy"},
     {"_endpoint"},
