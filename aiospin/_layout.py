@@ -72,6 +72,7 @@ GATE_BYTES: Final = 32
 SLOT_HEADER: Final = struct.Struct("<QQQQII24x")  # sequence, total, offset, size, flags, checksum
 SLOT_HEADER_BYTES: Final = SLOT_HEADER.size
 SLOT_ALIGN: Final = 64
+LARGEST_MESSAGE: Final = 1 << 47  # no process has room for more: damage
 SLOT_CHECKSUM: Final = 1  # flags
 
 WRITER: Final = 0  # the role; the reader of rank r has role 1 + r

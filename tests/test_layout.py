@@ -29,6 +29,7 @@ EXPECTED = {
     "kLight": _layout.SEAT_LIGHT,
     "kHasChecksum": _layout.SLOT_CHECKSUM,
     "kSlotAlign": _layout.SLOT_ALIGN,
+    "kLargestMessage": _layout.LARGEST_MESSAGE,
     "kSlotHeader": _layout.SLOT_HEADER_BYTES,
     "sizeof(Word)": _layout.WORD_BYTES,
     "sizeof(Header)": _layout.HEADER_BYTES,

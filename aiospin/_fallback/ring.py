@@ -79,7 +79,7 @@ def check_extent(position: int, size: int, offset: int, total: int, published: i
     """The slot lies within what was published and within its message; returns where the next slot begins."""
     if size > capacity - HEADER_BYTES:
         raise CorruptSlot(f"slot at {position} claims {size} bytes in a ring of {capacity}")
-    if offset + size > total or (size == 0 and total != 0):
+    if offset + size > total or (size == 0 and total != 0) or total > _layout.LARGEST_MESSAGE:
         raise CorruptSlot(f"slot at {position} claims bytes {offset}..{offset + size} of a message of {total}")
     end = position + _layout.stride(size)
     if end > published:

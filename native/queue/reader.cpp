@@ -114,8 +114,9 @@ Look Reader::take(Slot& slot) noexcept {
     SlotHeader header;
     std::memcpy(&header, at, sizeof header);
     const std::uint64_t room = published_ - next_;
-    if (header.size > room || shm::stride(header.size) > room || header.offset > header.total ||
-        header.size > header.total - header.offset || (numbered_ && header.sequence != expected_)) [[unlikely]] {
+    if (header.size > room || shm::stride(header.size) > room || header.total > shm::kLargestMessage ||
+        header.offset > header.total || header.size > header.total - header.offset ||
+        (numbered_ && header.sequence != expected_)) [[unlikely]] {
       return corrupt();
     }
     if (checksum_ && shm::crc32c({at + shm::kSlotHeader, header.size}) != header.checksum) [[unlikely]]

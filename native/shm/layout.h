@@ -144,6 +144,7 @@ struct alignas(64) SlotHeader {
 };
 inline constexpr std::size_t kSlotHeader = sizeof(SlotHeader);
 inline constexpr std::size_t kSlotAlign = 64;
+inline constexpr std::uint64_t kLargestMessage = std::uint64_t{1} << 47;  // no process has room for more: damage
 static_assert(kSlotHeader == 64 && offsetof(SlotHeader, flags) == 32);
 
 constexpr std::uint64_t align_up(std::uint64_t value, std::uint64_t step) { return (value + step - 1) / step * step; }

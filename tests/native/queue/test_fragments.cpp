@@ -245,8 +245,8 @@ TEST_CASE("fragments that do not follow one another are corrupt") {
   CHECK(after_the_first(2 * kPart - 1, kPart, 0) == Look::corrupt);  // beyond its own end
 }
 
-TEST_CASE("a beginning that claims more bytes than there are is corrupt, not a crash") {
-  for (const std::uint64_t total : {~std::uint64_t{0}, ~std::uint64_t{0} >> 1, std::uint64_t{1} << 56}) {
+TEST_CASE("a beginning that claims more bytes than any process has room for is corrupt, not a crash") {
+  for (const std::uint64_t total : {~std::uint64_t{0}, ~std::uint64_t{0} >> 1, shm::kLargestMessage + 1}) {
     CAPTURE(total);
     rig::Rig queue;
     const auto writer = queue.writer();
@@ -257,6 +257,26 @@ TEST_CASE("a beginning that claims more bytes than there are is corrupt, not a c
     CHECK(reader->take(slot) == Look::corrupt);
     CHECK(reader->take(slot) == Look::corrupt);
   }
+}
+
+TEST_CASE("a message for which there is no memory is consumed only once there is") {
+  rig::Rig queue;
+  const auto writer = queue.writer();
+  const auto reader = queue.reader();
+  part(*writer, 0);
+  auto* const header = reinterpret_cast<shm::SlotHeader*>(queue.segment().ring_for_writing());
+  header->total = shm::kLargestMessage;
+  Slot slot;
+  CHECK(reader->take(slot) == Look::no_memory);
+  CHECK(reader->take(slot) == Look::no_memory);
+  header->total = kTotal;
+  for (std::uint64_t i = 1; i < 4; ++i) {
+    CHECK(reader->take(slot) == Look::empty);
+    part(*writer, i);
+  }
+  REQUIRE(reader->take(slot) == Look::ready);
+  CHECK(slot.size == kTotal);
+  reader->release(slot);
 }
 
 }  // namespace
