@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "platform/probe.h"
+
 namespace aiospin::bindings {
 
 Gather::~Gather() {
@@ -53,6 +55,7 @@ void Gather::copy(std::uint64_t offset, std::uint64_t n, std::byte* to) const no
     to += piece;
     n -= piece;
     offset = 0;
+    AIOSPIN_PROBE(copy);
   }
 }
 

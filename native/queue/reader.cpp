@@ -6,6 +6,7 @@
 #include <new>
 
 #include "platform/membarrier.h"
+#include "platform/probe.h"
 #include "shm/checksum.h"
 #include "shm/doorbell.h"
 
@@ -132,6 +133,7 @@ Look Reader::take(Slot& slot) noexcept {
     slot = {at + shm::kSlotHeader, header.size, header.sequence, next_, nullptr, next_ < redelivered_below_};
     step(shm::stride(header.size));
     number(header.sequence + 1);
+    AIOSPIN_PROBE(take);
     return Look::ready;
   }
 }
@@ -185,6 +187,7 @@ Look Reader::take_fragment(const SlotHeader& header, Slot& slot) noexcept {
     number(header.sequence + 1);
   }
   step(shm::stride(header.size));
+  AIOSPIN_PROBE(fragment);
   settle();
   return ends ? Look::ready : Look::empty;
 }
@@ -216,7 +219,9 @@ bool Reader::settle() noexcept {
   const std::uint64_t released = window_.empty() ? next_ : window_.front();
   if (released == released_) return false;
   released_ = released;
+  AIOSPIN_PROBE(release);
   shm::cursor::advance(lines_.released.cursor, released);
+  AIOSPIN_PROBE(released);
   const shm::RoomLine& room = segment_->control().room;
   const std::uint64_t epoch = shm::doorbell::heard(room.epoch);
   if (epoch == rung_) [[likely]]
@@ -225,7 +230,9 @@ bool Reader::settle() noexcept {
   const std::uint64_t needed = room.needed.load(std::memory_order_relaxed);
   // Not yet: leave the epoch unmarked, and the reader that crosses the line last rings.
   if (slowest(*segment_).released < needed) return false;
+  AIOSPIN_PROBE(room_ring);
   shm::doorbell::ring(writer_bell_);
+  AIOSPIN_PROBE(room_rang);
   rung_ = epoch;
   return true;
 }
@@ -248,7 +255,9 @@ bool Reader::ready() const noexcept {
 }
 
 bool Reader::announce() noexcept {
+  AIOSPIN_PROBE(park);
   shm::doorbell::announce(lines_.park.epoch);
+  AIOSPIN_PROBE(parked);
   // relaxed: set once, when the role was claimed, and the claim rang.
   if ((segment_->control().writer.seat.state.load(std::memory_order_relaxed) & shm::kLight) != 0) {
     membarrier::everywhere();

@@ -5,6 +5,7 @@
 
 #include "platform/clock.h"
 #include "platform/membarrier.h"
+#include "platform/probe.h"
 #include "shm/checksum.h"
 #include "shm/doorbell.h"
 
@@ -46,8 +47,10 @@ bool Writer::ended() const noexcept {
 Room Writer::reserve(std::uint64_t payload) noexcept {
   if (ended()) return Room::closed;
   const std::uint64_t end = staged_ + shm::stride(payload);
-  if (end <= limit_) [[likely]]
+  if (end <= limit_) [[likely]] {
+    AIOSPIN_PROBE(claim);
     return Room::ready;
+  }
   const Slowest found = slowest(*segment_);
   if (!found.gated) {
     // Nobody reads, so there is nothing to keep, and the next reserve() looks again for joiners. But no more is staged
@@ -57,11 +60,15 @@ Room Writer::reserve(std::uint64_t payload) noexcept {
       return reserve(payload);  // who joined just now gates already; and with nothing staged it fits
     }
     limit_ = end;
+    AIOSPIN_PROBE(claim);
     return Room::ready;
   }
   if (found.released > published_ || published_ - found.released > capacity_) return Room::corrupt;
   limit_ = found.released + capacity_;
-  if (end <= limit_) return Room::ready;
+  if (end <= limit_) {
+    AIOSPIN_PROBE(claim);
+    return Room::ready;
+  }
   needed_ = end - capacity_;
   watched_ = &segment_->reader(found.rank).released.cursor;
   // relaxed: a starting point for monitoring; ready() decides.
@@ -88,6 +95,7 @@ unsigned Writer::flush() noexcept {
   if (staged_ == published_) return 0;
   shm::Control& control = segment_->control();
   shm::JournalEntry& journal = control.journal.entry[turn_];
+  AIOSPIN_PROBE(journal);
   // A crash between the two stores leaves an entry that may agree with neither W; the other one still agrees with it,
   // since W has not moved.
   // relaxed: ordered before W by its exchange. The cursor is voided first so that no mixture of old and new can agree.
@@ -96,10 +104,12 @@ unsigned Writer::flush() noexcept {
   journal.sequence.store(sequence_, std::memory_order_release);
   // sync:journal release: the sequence is visible before the cursor that vouches for it.
   journal.cursor.store(staged_, std::memory_order_release);
+  AIOSPIN_PROBE(publish);
   turn_ = 1 - turn_;
   const std::uint64_t before = published_;
   published_ = staged_;
   shm::cursor::advance(control.published.cursor, published_);
+  AIOSPIN_PROBE(published);
   unsigned rings = 0;
   for (std::uint32_t rank = 0; rank < segment_->readers(); ++rank) {
     const std::uint64_t epoch = shm::doorbell::heard(segment_->reader(rank).park.epoch);
@@ -118,13 +128,16 @@ void Writer::listen(std::uint32_t rank, std::uint64_t epoch, std::uint64_t befor
     const std::uint64_t stay = segment_->reader(rank).park.stay.load(std::memory_order_seq_cst);
     // relaxed: published by the gate word that follows.
     gate.start.store(before, std::memory_order_relaxed);
+    AIOSPIN_PROBE(confirm);
     // sync:gate seq_cst: from here on the rank gates this writer, and the reader may begin at `start`.
     gate.gate.store(stay, std::memory_order_seq_cst);
     limit_ = 0;  // the limit was computed without this rank
   }
   // relaxed: a hint for the reader's policy, read after the bell.
   gate.rang_at.store(monotonic_ns(), std::memory_order_relaxed);
+  AIOSPIN_PROBE(ring);
   shm::doorbell::ring(bells_[rank]);
+  AIOSPIN_PROBE(rang);
   rung_[rank] = epoch;  // after ringing: killed in between, the successor rings again
 }
 
@@ -138,6 +151,7 @@ unsigned Writer::ring_all() noexcept {
 void Writer::drop(std::uint32_t rank) noexcept {
   // sync:stay seq_cst: the stay that is being ended.
   const std::uint64_t stay = segment_->reader(rank).park.stay.load(std::memory_order_seq_cst);
+  AIOSPIN_PROBE(drop);
   // sync:gate seq_cst: the reader finds itself dropped at its next look; slots it holds may be overwritten from now on.
   segment_->gate(rank).gate.store(stay | 1, std::memory_order_seq_cst);
   limit_ = 0;
@@ -155,7 +169,9 @@ bool Writer::announce() noexcept {
   shm::RoomLine& room = segment_->control().room;
   // relaxed: published by the epoch that follows; a reader reads the epoch first.
   room.needed.store(needed_, std::memory_order_relaxed);
+  AIOSPIN_PROBE(room_park);
   shm::doorbell::announce(room.epoch);
+  AIOSPIN_PROBE(room_parked);
   if (has_light(*segment_)) membarrier::everywhere();
   return ready();
 }

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "platform/probe.h"
+
 namespace aiospin::shm::doorbell {
 
 void ring(int bell) noexcept {
@@ -18,6 +20,7 @@ void ring(int bell) noexcept {
 bool drain(int bell) noexcept {
   char bytes[512];
   bool any = false;
+  AIOSPIN_PROBE(drain);
   for (;;) {
     const ssize_t n = read(bell, bytes, sizeof bytes);
     if (n > 0) any = true;

@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "cpu/rung.h"
+#include "platform/probe.h"
 #include "shm/doorbell.h"
 
 namespace aiospin::wait {
@@ -30,7 +31,9 @@ bool monitor(const Watch& watch, Ticks until) noexcept {
 Woke park(Watch& watch, std::span<pollfd> descriptors, std::int64_t timeout_ns, const sigset_t* mask) noexcept {
   if (watch.announce()) return Woke::ready;
   timespec limit{static_cast<time_t>(timeout_ns / 1'000'000'000), static_cast<long>(timeout_ns % 1'000'000'000)};
+  AIOSPIN_PROBE(sleep);
   const int n = ppoll(descriptors.data(), descriptors.size(), timeout_ns < 0 ? nullptr : &limit, mask);
+  AIOSPIN_PROBE(woke);
   if (n < 0) return errno == EINTR ? Woke::signal : Woke::other;
   if (n == 0) return Woke::timeout;
   const bool rang = descriptors[0].revents != 0;
