@@ -23,8 +23,8 @@ from aiospin._peers import Peers
 from aiospin._policy import WaitPolicy, resolve
 from aiospin._preflight import usable_cpus
 from aiospin._segment import Segment
-from aiospin._stall import Stall, tell
-from aiospin._statistics import Statistics, survey
+from aiospin._stall import Peer, Stall, Waiter, tell
+from aiospin._statistics import Statistics, lag_of_each, survey, taken_by
 from aiospin._tenancy import End, Tenancy
 
 
@@ -76,6 +76,8 @@ if TYPE_CHECKING:
         def _opened(self) -> bool: ...
         @property
         def _cursor(self) -> int: ...
+        @property
+        def _sequence(self) -> int: ...
 
         # and what reader and writer differ in
 
@@ -353,9 +355,37 @@ class Endpoint(_Core):
         return True
 
     def _report_stall(self, waited: float) -> None:
-        if self._stall.due(waited) and self._peers is not None:
-            states = {_layout.role_name(role): self._peers.state(role) for role in self._peer_roles()}
-            tell(self.role_name, self._cursor, self.statistics(), states, waited)
+        if not self._stall.due(waited) or self._peers is None:
+            return
+        statistics = self.statistics()
+        waiter = Waiter(
+            role="writer" if self.rank is None else "reader",
+            rank=self.rank,
+            queue=self._segment.ref.short,
+            slot=self._sequence,
+            cursor=self._cursor,
+            published=statistics.published,
+            held=statistics.leases,
+            views=statistics.views,
+        )
+        tell(waiter, self._peer_stories(), waited)
+
+    def _peer_stories(self) -> list[Peer]:
+        """How everybody on the other side stands, for a log line."""
+        peers, segment = self._peers, self._segment
+        if peers is None:
+            return []
+        lags = {_layout.reader_role(rank): lag for rank, lag in enumerate(lag_of_each(segment))}
+        return [
+            Peer(
+                role=_layout.role_name(role).replace(" ", "_"),
+                state=peers.state(role),
+                pid=peers.pid(role),
+                lag=lags.get(role) or 0,
+                taken=0 if role == _layout.WRITER else taken_by(segment, role - 1),
+            )
+            for role in self._peer_roles()
+        ]
 
     def _may_attempt(self) -> bool:
         """Whether the operation at the head of the line could be served if there was something."""

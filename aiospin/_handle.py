@@ -39,9 +39,14 @@ class SegmentRef:
     path: str | None  # the directory of a named segment
 
     @property
+    def short(self) -> str:
+        """Enough of the identity to tell segments apart, for logs."""
+        return self.identity.hex()[:12]
+
+    @property
     def name(self) -> str:
         """What errors call this segment."""
-        return f"segment {self.identity.hex()[:12]} ({self.path or f'anonymous, owner pid {self.pid}'})"
+        return f"segment {self.short} ({self.path or f'anonymous, owner pid {self.pid}'})"
 
 
 @dataclass(frozen=True)

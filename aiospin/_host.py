@@ -83,6 +83,16 @@ class Credentials:
         )
 
 
+def is_stopped(pid: int, proc: Path = PROC) -> bool:
+    """Whether a process is stopped, by a signal or a debugger. False when it is gone or hidden."""
+    try:
+        line = (proc / str(pid) / "stat").read_text()
+    except OSError as error:
+        _reraise_exhaustion(error)
+        return False
+    return line[line.rindex(")") + 2] in "Tt"
+
+
 def is_dumpable(pid: int, peer: Credentials, proc: Path = PROC) -> bool:
     """False when the kernel hides the process's insides: /proc/<pid> then belongs to root and not to its user."""
     try:

@@ -17,7 +17,7 @@ from typing import Literal
 from aiospin import _host, _layout, _roles
 from aiospin._segment import Segment
 
-State = Literal["never attached", "alive", "dead", "detached", "closed"]
+State = Literal["never attached", "alive", "stopped", "dead", "detached", "closed"]
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,22 @@ class Peers:
 
     def state(self, role: int) -> State:
         """How a role stands at this moment."""
-        if _roles.holder(self._segment, role) is not None:
-            return "alive"
+        pid = _roles.holder(self._segment, role)
+        if pid is not None:
+            return "stopped" if pid and _host.is_stopped(pid) else "alive"
         if self._tenure(role) == 0:
             return "never attached"
         if self._left(role):
             return "closed"
         return "detached" if self._dead_seat(role) is None else "dead"
+
+    def pid(self, role: int) -> int:
+        """The pid of who holds a role, or held it last; 0 when nobody did, or in another PID namespace."""
+        holder = _roles.holder(self._segment, role)
+        if holder is not None:
+            return holder
+        seat = _roles.seat(self._segment, role)
+        return seat.pid if seat.pid_namespace == _host.pid_namespace() else 0
 
     def close(self) -> None:
         """Close every pidfd. Idempotent."""

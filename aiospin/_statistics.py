@@ -42,9 +42,11 @@ class Statistics:
     """Sleeps that a signal ended."""
     leases: int = 0
     """Slots held now."""
+    views: int = 0
+    """Of these, slots that were left while views of their bytes live on."""
 
 
-_COUNTERS = ("ready", "inline", "monitor", "parks", "rings", "signals", "leases")
+_COUNTERS = ("ready", "inline", "monitor", "parks", "rings", "signals", "leases", "views")
 
 
 class Counting(Protocol):
@@ -59,15 +61,8 @@ class Counting(Protocol):
 
 def survey(segment: Segment, ends: Iterable[Counting]) -> Statistics:
     """Look at the segment, and sum what its ends counted in this process."""
-    load, readers = segment.mapping.load, segment.readers
-    published = load(_layout.control_offset(readers) + _layout.CONTROL_PUBLISHED)
-    lag: list[int | None] = []
-    for rank in range(readers):
-        lines, gate = _layout.reader_offset(readers, rank), _layout.gate_offset(readers, rank)
-        stay = load(lines + _layout.READER_STAY)
-        gates = stay % 2 == 0 and stay == load(gate + _layout.GATE_GATE)
-        released = max(load(lines + _layout.READER_RELEASED), load(gate + _layout.GATE_START))
-        lag.append(max(0, published - released) if gates else None)
+    published = _published(segment)
+    lag = lag_of_each(segment)
     sums = dict.fromkeys(_COUNTERS, 0)
     messages = {"read": 0, "written": 0}
     for end in ends:
@@ -78,4 +73,33 @@ def survey(segment: Segment, ends: Iterable[Counting]) -> Statistics:
         for name in _COUNTERS:
             sums[name] += counted.get(name, 0)
     depth = max((bytes_ for bytes_ in lag if bytes_ is not None), default=0)
-    return Statistics(segment.capacity, published, depth, tuple(lag), **messages, **sums)
+    return Statistics(segment.capacity, published, depth, lag, **messages, **sums)
+
+
+def lag_of_each(segment: Segment) -> tuple[int | None, ...]:
+    """For each rank the bytes that it has not released; None for one that does not gate the writer."""
+    load, readers = segment.mapping.load, segment.readers
+    published = _published(segment)
+    lag: list[int | None] = []
+    for rank in range(readers):
+        lines, gate = _layout.reader_offset(readers, rank), _layout.gate_offset(readers, rank)
+        stay = load(lines + _layout.READER_STAY)
+        gates = stay % 2 == 0 and stay == load(gate + _layout.GATE_GATE)
+        lag.append(max(0, published - _released(segment, rank)) if gates else None)
+    return tuple(lag)
+
+
+def taken_by(segment: Segment, rank: int) -> int:
+    """Bytes of the ring that this reader has taken and not given back: slots and views that are held."""
+    acquired = segment.mapping.load(_layout.reader_offset(segment.readers, rank) + _layout.READER_ACQUIRED)
+    return max(0, acquired - _released(segment, rank))
+
+
+def _published(segment: Segment) -> int:
+    return segment.mapping.load(_layout.control_offset(segment.readers) + _layout.CONTROL_PUBLISHED)
+
+
+def _released(segment: Segment, rank: int) -> int:
+    load, readers = segment.mapping.load, segment.readers
+    cursor = load(_layout.reader_offset(readers, rank) + _layout.READER_RELEASED)
+    return max(cursor, load(_layout.gate_offset(readers, rank) + _layout.GATE_START))

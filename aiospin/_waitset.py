@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import select
+import time
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -24,6 +25,7 @@ from aiospin._deadline import Deadline
 from aiospin._endpoint import Endpoint
 from aiospin._errors import AiospinError, QueueClosed, ReaderBusy
 from aiospin._reader import QueueReader
+from aiospin._stall import Stall, tell_set
 from aiospin._word import FIRST_NAP, Word
 from aiospin._writer import QueueWriter
 
@@ -77,6 +79,7 @@ class WaitSet:
         self._station: _loop.Station | None = None
         self._waiter: _loop.Future | None = None
         self._turn: _Turn | None = None
+        self._period = LOOK_AFTER
         for member in members:
             self.add(member)
 
@@ -146,6 +149,7 @@ class WaitSet:
         self._open()
         with _Turn(self):
             blocking_told = False
+            look_after_at = time.monotonic() + self._period
             self._gather()
             while not (ready := self._look()):
                 deadline.check("no member was ready")
@@ -154,8 +158,10 @@ class WaitSet:
                     for member in list(self._entries)[:1]:
                         member._blocking()
                 nap = next(naps)
-                if not self._gather(min(LOOK_AFTER, _sooner(deadline.remaining(), nap) or LOOK_AFTER)) and nap is None:
+                self._gather(min(self._period, _sooner(deadline.remaining(), nap) or LOOK_AFTER))
+                if time.monotonic() >= look_after_at:
                     self._look_after()
+                    look_after_at = time.monotonic() + self._period
             return ready
 
     def _naps(self) -> Iterator[float | None]:
@@ -234,6 +240,8 @@ class WaitSet:
                 self._candidates[member] = None
         if self._candidates:
             self._poke()
+        if self._turn is not None:
+            self._turn.report_stall()
 
     def _abandon(self) -> None:
         """The loop that waits was closed."""
@@ -286,6 +294,7 @@ class WaitSet:
         if entry.member.closed:
             return
         wanted = (entry.member._own_bell, *entry.member._peer_descriptors())
+        self._period = min(self._period, entry.member._look_after_period)
         if wanted == entry.descriptors:
             return
         self._ignore(entry)
@@ -314,7 +323,7 @@ class WaitSet:
             station.listen(self._epoll.fileno(), self._on_readable)
         waiter = self._waiter = station.future()
         timer = None if remaining is None else station.call_later(remaining, _loop.wake, waiter)
-        station.begin(self, LOOK_AFTER)
+        station.begin(self, self._period)
         try:
             await waiter
         finally:
@@ -340,10 +349,26 @@ class WaitSet:
 
 
 class _Turn:
-    """One wait on a set. Refuses a second."""
+    """One wait on a set. Refuses a second; tells when it has become long."""
 
     def __init__(self, waits: WaitSet) -> None:
         self._set = waits
+        self._began = time.monotonic()
+        self._stall: Stall | None = None
+
+    def report_stall(self) -> None:
+        """As soon as the most impatient member would by itself."""
+        members = list(self._set._entries)
+        if not members:
+            return
+        if self._stall is None:
+            self._stall = Stall(min(member._options.stall_after for member in members))
+        waited = time.monotonic() - self._began
+        if self._stall.due(waited):
+            tell_set(
+                {f"{member.role_name} of {member._segment.ref.short}": member._peer_stories() for member in members},
+                waited,
+            )
 
     def __enter__(self) -> None:
         if self._set._turn is not None:

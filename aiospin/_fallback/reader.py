@@ -85,6 +85,10 @@ class Reader(Endpoint):
     def _cursor(self) -> int:
         return 0 if self._core is None else self._core.next_position
 
+    @property
+    def _sequence(self) -> int:
+        return -1 if self._core is None else self._core.next_sequence
+
     def _open(
         self,
         mapping: Mapping,

@@ -132,6 +132,11 @@ class ReaderCore:
         """Where the next slot to be handed out begins."""
         return self._pending[0].start if self._pending else self.cursor
 
+    @property
+    def next_sequence(self) -> int:
+        """Number of the message that comes next; -1 before the first one."""
+        return -1 if self._expected is None else self._expected
+
     def any_ready(self) -> bool:
         """There is a slot, or a fragment, or an error about one, to take."""
         return bool(self._pending) or (self.confirmed() and self._words[self._all.published] != self.cursor)

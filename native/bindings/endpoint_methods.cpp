@@ -235,6 +235,7 @@ PyObject* counters(PyObject* op, PyObject*) {
     found["rings"] = self->count.rings;
     found["messages"] = self->count.messages;
     found["leases"] = self->rank < 0 ? as_writer(self)->claimed : as_reader(self)->leases;
+    found["views"] = self->rank < 0 ? 0 : as_reader(self)->views;
     return found;
   });
 }
@@ -266,8 +267,11 @@ PyObject* opened(PyObject* op, void*) { return PyBool_FromLong(as_endpoint(op)->
 PyObject* claimed(PyObject* op, void*) { return PyBool_FromLong(as_writer(as_endpoint(op))->claimed); }
 PyObject* sequence(PyObject* op, void*) {
   const Guard guard;
-  WriterObject* self = as_writer(as_endpoint(op));
-  return refuse_unopened(self) ? nullptr : PyLong_FromUnsignedLongLong(self->core->sequence());
+  Endpoint* self = as_endpoint(op);
+  if (refuse_unopened(self)) return nullptr;
+  if (self->rank < 0) return PyLong_FromUnsignedLongLong(as_writer(self)->core->sequence());
+  const auto expected = as_reader(self)->core->expected();
+  return expected ? PyLong_FromUnsignedLongLong(*expected) : PyLong_FromLong(-1);
 }
 PyObject* cursor(PyObject* op, void*) {
   const Guard guard;
@@ -304,6 +308,7 @@ PyMethodDef writer_methods[] = {COMMON_METHODS,
 
 #define COMMON_PROPERTIES                                                                             \
   {"_opened", opened, nullptr, nullptr, nullptr}, {"_cursor", cursor, nullptr, nullptr, nullptr},     \
+      {"_sequence", sequence, nullptr, nullptr, nullptr},                                             \
       {"_home", home, set_home, nullptr, nullptr}, {"_in_vain", in_vain, nullptr, nullptr, nullptr},  \
       {"_queued", queued, nullptr, nullptr, nullptr},                                                 \
       { "_parked_operation", parked_operation, nullptr, nullptr, nullptr }
@@ -311,7 +316,6 @@ PyMethodDef writer_methods[] = {COMMON_METHODS,
 PyGetSetDef reader_properties[] = {COMMON_PROPERTIES, {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyGetSetDef writer_properties[] = {COMMON_PROPERTIES,
                                    {"_claimed", claimed, nullptr, nullptr, nullptr},
-                                   {"_sequence", sequence, nullptr, nullptr, nullptr},
                                    {nullptr, nullptr, nullptr, nullptr, nullptr}};
 #undef COMMON_PROPERTIES
 

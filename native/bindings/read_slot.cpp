@@ -13,6 +13,7 @@ struct LeaseObject {
   ReaderObject* reader;
   queue::Slot slot;
   Py_ssize_t exports;
+  bool outlives;  // its slot was left, and views keep it
 };
 
 struct ReadSlotObject {
@@ -55,6 +56,7 @@ void lease_dealloc(PyObject* self) {
   const Guard guard;
   LeaseObject* lease = as_lease(self);
   PyObject_GC_UnTrack(self);
+  if (lease->outlives) --lease->reader->views;
   release(lease->reader, lease->slot);
   Py_DECREF(as_object(lease->reader));
   PyTypeObject* type = Py_TYPE(self);
@@ -90,6 +92,7 @@ LeaseObject* lease_of(ReadSlotObject* slot) {
     lease->reader = slot->reader;
     lease->slot = slot->slot;
     lease->exports = 0;
+    lease->outlives = false;
     slot->lease = lease;
     PyObject_GC_Track(as_object(lease));
   }
@@ -100,7 +103,10 @@ void leave(ReadSlotObject* slot) {
   if (slot->left) return;
   slot->left = true;
   if (slot->lease != nullptr) {
-    Py_DECREF(as_object(std::exchange(slot->lease, nullptr)));
+    LeaseObject* lease = std::exchange(slot->lease, nullptr);
+    lease->outlives = true;  // not for long, if nobody looks at it
+    ++lease->reader->views;
+    Py_DECREF(as_object(lease));
   } else {
     release(slot->reader, slot->slot);
   }

@@ -9,6 +9,7 @@ namespace aiospin::bindings {
 struct ReaderObject : Endpoint {
   queue::Reader* core;
   unsigned long long leases;  // slots handed out and not given back
+  unsigned long long views;   // of these, slots that were left while views of them live
 };
 
 inline ReaderObject* as_reader(Endpoint* self) { return static_cast<ReaderObject*>(self); }

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "queue/gating.h"
@@ -52,6 +53,8 @@ class Reader {
   std::uint64_t watched_seen() const noexcept { return next_; }
 
   std::uint64_t cursor() const noexcept { return next_; }
+  // Number of the message that comes next; unknown before the first one.
+  std::optional<std::uint64_t> expected() const noexcept { return numbered_ ? std::optional(expected_) : std::nullopt; }
   std::uint64_t held() const noexcept { return window_.size(); }
   // CLOCK_MONOTONIC nanoseconds of the last ring for this rank, 0 for none.
   std::uint64_t rang_at() const noexcept;

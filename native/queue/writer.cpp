@@ -24,16 +24,19 @@ Writer::Writer(std::shared_ptr<shm::Segment> segment, std::vector<int> bells)
   const shm::Control& control = segment_->control();
   published_ = shm::cursor::observe(control.published.cursor);
   for (unsigned entry = 0;; ++entry) {
-    // An entry that was voided when its writer died names no cursor, whatever W was scribbled to.
-    if (entry == 2 || published_ % shm::kSlotAlign != 0) throw std::runtime_error("no journal entry agrees with the published cursor");
+    // An entry that was voided when its writer died names no cursor, whatever W was scribbled to. And no stream is long
+    // enough to let the arithmetic on cursors wrap: full and ready() would contradict each other there.
+    if (entry == 2 || published_ % shm::kSlotAlign != 0 || published_ >= shm::kFarthest) {
+      throw std::runtime_error("no journal entry agrees with the published cursor");
+    }
     const shm::JournalEntry& journal = control.journal.entry[entry];
     // sync:journal acquire: the sequence that the cursor vouches for is visible after it.
-    if (journal.cursor.load(std::memory_order_acquire) == published_) {
-      // relaxed: ordered by the acquire above.
-      sequence_ = journal.sequence.load(std::memory_order_relaxed);
-      turn_ = 1 - entry;
-      break;
-    }
+    if (journal.cursor.load(std::memory_order_acquire) != published_) continue;
+    // relaxed: ordered by the acquire above.
+    sequence_ = journal.sequence.load(std::memory_order_relaxed);
+    if (sequence_ >= shm::kFarthest) continue;
+    turn_ = 1 - entry;
+    break;
   }
   staged_ = published_;
   offset_ = staged_ % capacity_;

@@ -145,6 +145,7 @@ struct alignas(64) SlotHeader {
 inline constexpr std::size_t kSlotHeader = sizeof(SlotHeader);
 inline constexpr std::size_t kSlotAlign = 64;
 inline constexpr std::uint64_t kLargestMessage = std::uint64_t{1} << 47;  // no process has room for more: damage
+inline constexpr std::uint64_t kFarthest = std::uint64_t{1} << 63;  // no cursor gets that far in 29 years at 10 GB/s: damage
 static_assert(kSlotHeader == 64 && offsetof(SlotHeader, flags) == 32);
 
 constexpr std::uint64_t align_up(std::uint64_t value, std::uint64_t step) { return (value + step - 1) / step * step; }
