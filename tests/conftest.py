@@ -66,6 +66,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=NEEDS_FALLBACK))
 
 
+def pytest_collection_finish() -> None:
+    """Let the collections after each test look at what that test made, and not at pytest again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 def _judge(report: pytest.TestReport | pytest.CollectReport) -> None:
     if not report.skipped:
         return
