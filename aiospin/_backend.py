@@ -3,7 +3,8 @@
 Guarantee: `import aiospin` never fails because of the extension. ImportError and OSError (a missing file, a missing
 library, another Python) select the fallback with one logged warning that says why; every other exception is a bug of
 ours and propagates. AIOSPIN_NO_EXTENSIONS selects the fallback silently, AIOSPIN_REQUIRE_EXTENSIONS refuses it.
-AIOSPIN_RUNG names the rung that native waits idle with; ValueError for one that this build does not have.
+AIOSPIN_RUNG names the rung that native waits idle with; ValueError for one that this build does not have. In a
+subinterpreter neither backend can be used, and the import fails.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from aiospin import _flags
+from aiospin import _flags, _interpreter
 
 __all__ = ["core", "name", "rung"]
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 else:
 
     def _choose():
+        _interpreter.require_main()
         wanted = _flags.extensions()
         if wanted == "never":
             from aiospin import _fallback

@@ -33,6 +33,12 @@ bool find(PyObject*& found, PyObject* module, const char* attribute) {
   return found != nullptr;
 }
 
+// Types, classes and the waiter thread exist once per process.
+constexpr const char* kMainOnly =
+    "the native backend of aiospin works in the main interpreter of a process only, and this is a subinterpreter";
+
+bool in_main_interpreter() { return PyInterpreterState_Get() == PyInterpreterState_Main(); }
+
 }  // namespace
 
 PyObject* take_exception() {
@@ -67,8 +73,11 @@ bool look_up_names_and_classes() {
 
 }  // namespace aiospin::bindings
 
-PYBIND11_MODULE(_native, module, py::mod_gil_not_used()) {
+// The init function of the module proper, under a name that no import looks for.
+PYBIND11_MODULE(native_in_main, module, py::mod_gil_not_used(), py::multiple_interpreters::not_supported()) {
   namespace bindings = aiospin::bindings;
+  // From 3.13 on an import runs what is below in the main interpreter first, and only this in the other.
+  if (!bindings::in_main_interpreter()) throw py::import_error(bindings::kMainOnly);
   module.doc() = "The native backend of aiospin.";
   module.attr("NAME") = "native";
   PyObject* m = module.ptr();
@@ -89,4 +98,12 @@ PYBIND11_MODULE(_native, module, py::mod_gil_not_used()) {
     bindings::main_thread = PyThread_get_thread_ident();  // whoever forks is the child's main thread
   });
   aiospin::ticks_per_us();  // calibrated here, so that no wait pays for it
+}
+
+// What an import calls: before pybind11 takes the GIL in its own way, which a subinterpreter would wait for in vain.
+extern "C" PYBIND11_EXPORT PyObject* PyInit__native() {
+  namespace bindings = aiospin::bindings;
+  if (bindings::in_main_interpreter()) return PyInit_native_in_main();
+  PyErr_SetString(PyExc_ImportError, bindings::kMainOnly);
+  return nullptr;
 }
