@@ -351,7 +351,7 @@ class Endpoint(_Core):
         if not deaths or self._options.on_peer_death == "wait":
             return False
         death = deaths[0]
-        self._fail(PeerDied(_layout.role_rank(death.role), death.pid))
+        self._fail(PeerDied(_layout.role_rank(death.role), death.pid, death.noticed))
         return True
 
     def _report_stall(self, waited: float) -> None:

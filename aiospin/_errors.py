@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import sys
+from typing import Literal
 
 __all__ = [
     "AiospinError",
@@ -59,12 +60,14 @@ class PeerDied(AiospinError):
     """The process at the other side died without leaving. Raised once per death; waiting again waits for a successor.
 
     `rank` is the reader's rank, or None when it was the writer; `pid` is 0 when it lived in another PID namespace.
+    `noticed` tells how: by a "pidfd", at once, or by the "lock" of its role, which is looked at once a second.
     """
 
-    def __init__(self, rank: int | None, pid: int) -> None:
-        super().__init__(rank, pid)
+    def __init__(self, rank: int | None, pid: int, noticed: Literal["pidfd", "lock"] = "lock") -> None:
+        super().__init__(rank, pid, noticed)
         self.rank = rank
         self.pid = pid
+        self.noticed = noticed
 
     def __str__(self) -> str:
         who = "the writer" if self.rank is None else f"reader {self.rank}"

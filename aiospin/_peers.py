@@ -11,7 +11,7 @@ import os
 import select
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from aiospin import _host, _layout, _roles
@@ -27,6 +27,8 @@ class Death:
     role: int
     pid: int
     tenure: int
+    noticed: Literal["pidfd", "lock"] = field(default="lock", compare=False)
+    """Whether a pidfd had told, which wakes at once, or only the lock, which is looked at once a second."""
 
 
 @dataclass
@@ -116,12 +118,15 @@ class Peers:
             if sighting.pidfd is not None and _has_fired(sighting.pidfd):
                 _forget(sighting)  # a successor sits there already
             return None
+        noticed: Literal["pidfd", "lock"] = "lock"
+        if sighting.pidfd is not None and _has_fired(sighting.pidfd):
+            noticed = "pidfd"
         _forget(sighting)
         seat = self._dead_seat(role)
         if seat is None or seat.tenure != sighting.tenure or sighting.reported:
             return None  # a tenure that ended since `refresh` is for the next check
         sighting.reported = True
-        return Death(role, sighting.pid, sighting.tenure)
+        return Death(role, sighting.pid, sighting.tenure, noticed)
 
     def _dead_seat(self, role: int) -> _roles.Seat | None:
         """The seat if it is taken and the lock is free, both at one moment.

@@ -83,7 +83,8 @@ def test_a_death_is_reported_once_and_its_pidfd_closed(segment: Segment, peers: 
         child.kill()
         wait_for(list(peers.fds()))
         assert peers.state(READER) == "dead"
-        assert peers.check() == [Death(READER, child.pid, 1)]
+        deaths = peers.check()
+        assert deaths == [Death(READER, child.pid, 1)] and deaths[0].noticed == "pidfd"
         assert peers.check() == []
         assert peers.fds() == {}
         assert open_descriptors().keys() - before == {child.channel.fileno()}
@@ -211,7 +212,8 @@ def test_without_pidfds_the_lock_tells(
         assert not peers.refresh()
         assert peers.fds() == {}
         child.kill()
-        assert peers.check() == [Death(READER, child.pid, 1)]
+        deaths = peers.check()
+        assert deaths == [Death(READER, child.pid, 1)] and deaths[0].noticed == "lock"
 
 
 def test_a_pid_that_changed_hands_gets_no_pidfd(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -82,8 +83,9 @@ def test_a_death_wakes_a_sleeping_reader() -> None:
             getting = pool.submit(reader.get)
             asleep(reader)
             child.kill()
-            with pytest.raises(aiospin.PeerDied):
+            with pytest.raises(aiospin.PeerDied) as caught:
                 getting.result()
+            assert caught.value.noticed == pickle.loads(pickle.dumps(caught.value)).noticed == "pidfd"
 
 
 @pytest.mark.parametrize("holds", [0, 2])
