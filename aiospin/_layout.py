@@ -14,6 +14,7 @@ MAGIC: Final = 0x004E4950534F4941  # "AIOSPIN\0"
 LAYOUT_VERSION: Final = 1
 WORD_BYTES: Final = 8
 MAX_READERS: Final = 1024
+PRESENCE: Final = MAX_READERS + 1  # the byte behind the roles: whoever has a named segment open shares its lock
 PAGE: Final = 4096
 RING_ALIGN: Final = 65536  # the largest page size in the field: the ring is mapped on its own
 LINE: Final = 128
@@ -73,6 +74,7 @@ SLOT_HEADER: Final = struct.Struct("<QQQQII24x")  # sequence, total, offset, siz
 SLOT_HEADER_BYTES: Final = SLOT_HEADER.size
 SLOT_ALIGN: Final = 64
 LARGEST_MESSAGE: Final = 1 << 47  # no process has room for more: damage
+FARTHEST: Final = 1 << 63  # no cursor gets that far in 29 years at 10 GB/s: damage
 SLOT_CHECKSUM: Final = 1  # flags
 
 WRITER: Final = 0  # the role; the reader of rank r has role 1 + r

@@ -30,6 +30,7 @@ EXPECTED = {
     "kHasChecksum": _layout.SLOT_CHECKSUM,
     "kSlotAlign": _layout.SLOT_ALIGN,
     "kLargestMessage": _layout.LARGEST_MESSAGE,
+    "kFarthest": _layout.FARTHEST,
     "kSlotHeader": _layout.SLOT_HEADER_BYTES,
     "sizeof(Word)": _layout.WORD_BYTES,
     "sizeof(Header)": _layout.HEADER_BYTES,

@@ -56,12 +56,13 @@ class WriterCore:
 
     def _take_over(self) -> int:
         """The number of the next message, from the journal entry that belongs to the published cursor."""
+        possible = self.cursor % _layout.SLOT_ALIGN == 0 and self.cursor < _layout.FARTHEST
         for entry in range(_layout.JOURNAL_ENTRIES):
             index = self._at.journal + entry * _JOURNAL_WORDS
-            if self._words[index] == self.cursor:
+            sequence: int = self._words[index + 1]
+            if possible and self._words[index] == self.cursor and sequence < _layout.FARTHEST:
                 # The other one is overwritten first: until W moves, this one must stay whole.
                 self._next_entry = self._at.journal + (1 - entry) * _JOURNAL_WORDS
-                sequence: int = self._words[index + 1]
                 return sequence
         raise CorruptSlot(f"no journal entry belongs to the published cursor {self.cursor}")
 

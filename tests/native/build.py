@@ -1,9 +1,11 @@
-"""Build the native library with its unit tests, without Python and pybind11, and run them.
+"""Build the native library with its unit tests or its fuzzer, without Python and pybind11, and run that program.
 
     python3 tests/native/build.py --cxx clang++ --mode tsan [-- doctest arguments]
+    python3 tests/native/build.py --cxx clang++ --mode asan --program fuzz -- --executions 100000
 
-Guarantee: every native/**/*.cpp outside native/bindings/ and every tests/native/*.cpp takes part, by glob. A file is
-compiled again when it, or a header that it included, or the command line has changed. The exit status is the tests'.
+Guarantee: every native/**/*.cpp outside native/bindings/ and every file of tests/native/ (tests/fuzz/ for the fuzzer)
+takes part, by glob. A file is compiled again when it, or a header that it included, or the command line has changed.
+The exit status is the program's. Mode `guided` is the fuzzer under libFuzzer, and needs clang.
 Assumption: doctest's header is installed where the compiler looks; objects live under build/native/<compiler>-<mode>.
 """
 
@@ -25,7 +27,11 @@ MODES = {
     "plain": ["-O2"],
     "asan": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
     "tsan": ["-fsanitize=thread"],
+    "guided": ["-fsanitize=fuzzer-no-link,address,undefined", "-fno-sanitize-recover=all"],
 }
+# The folder of each program's own sources, and what the linker needs to know.
+PROGRAMS = {"tests": ("tests/native", []), "fuzz": ("tests/fuzz", ["-Wl,--wrap=mmap,--wrap=munmap,--wrap=malloc"])}
+ENGINES = {"tests/fuzz/main.cpp": False, "tests/fuzz/guided.cpp": True}  # the fuzzer's entry points: which is libFuzzer's
 # The tests are short; what a sanitizer finds must fail them, and the first finding is the one to read.
 ENVIRONMENT = {
     "ASAN_OPTIONS": "detect_leaks=1:halt_on_error=1:abort_on_error=0",
@@ -34,10 +40,11 @@ ENVIRONMENT = {
 }
 
 
-def sources() -> list[Path]:
-    """Return every C++ file of the library and of its tests, relative to the root."""
+def sources(program: str, guided: bool) -> list[Path]:
+    """Return every C++ file of the library and of a program on top of it, relative to the root."""
     library = [path for path in ROOT.glob("native/**/*.cpp") if "bindings" not in path.parts]
-    return sorted(path.relative_to(ROOT) for path in [*library, *ROOT.glob("tests/native/**/*.cpp")])
+    files = (path.relative_to(ROOT) for path in [*library, *ROOT.glob(f"{PROGRAMS[program][0]}/**/*.cpp")])
+    return sorted(path for path in files if ENGINES.get(path.as_posix(), guided) is guided)
 
 
 def depends(listing: Path) -> list[str]:
@@ -76,29 +83,33 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cxx", default="g++", help="the compiler, with leading arguments if need be")
     parser.add_argument("--mode", default="plain", choices=sorted(MODES))
+    parser.add_argument("--program", default="tests", choices=sorted(PROGRAMS))
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--build-only", action="store_true")
-    parser.add_argument("doctest", nargs="*", help="arguments for the test program")
+    parser.add_argument("arguments", nargs="*", help="arguments for the program")
     options = parser.parse_args(arguments)
+    guided = options.mode == "guided"
 
     compiler = shlex.split(options.cxx)
     flags = [*COMMON, *MODES[options.mode]]
     folder = ROOT / "build" / "native" / f"{Path(compiler[-1]).name}-{options.mode}"
     folder.mkdir(parents=True, exist_ok=True)
-    files = sources()
-    print(f"native tests: {options.cxx}, {options.mode}, {len(files)} files", flush=True)
+    files = sources(options.program, guided)
+    print(f"native {options.program}: {options.cxx}, {options.mode}, {len(files)} files", flush=True)
     with ThreadPoolExecutor(options.jobs) as pool:
         compiled = list(pool.map(lambda source: compile_one(compiler, flags, source, folder), files))
     if not all(fresh for _, fresh in compiled):
-        print(f"native tests: compiling failed ({options.cxx}, {options.mode})", file=sys.stderr)
+        print(f"native {options.program}: compiling failed ({options.cxx}, {options.mode})", file=sys.stderr)
         return 1
-    program = folder / "native-tests"
-    link = [*compiler, *flags, *(str(target) for target, _ in compiled), "-o", str(program)]
+    program = folder / f"native-{options.program}"
+    engine = ["-fsanitize=fuzzer"] if guided else []
+    link = [*compiler, *flags, *(str(target) for target, _ in compiled), *PROGRAMS[options.program][1], *engine]
+    link += ["-o", str(program)]
     if subprocess.run(link, cwd=ROOT, check=False).returncode != 0:
         return 1
     if options.build_only:
         return 0
-    return subprocess.run([program, *options.doctest], cwd=ROOT, env=ENVIRONMENT | os.environ, check=False).returncode
+    return subprocess.run([program, *options.arguments], cwd=ROOT, env=ENVIRONMENT | os.environ, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -193,6 +193,21 @@ TEST_CASE("a published cursor that no journal entry vouches for refuses a succes
   CHECK_THROWS_AS(queue.writer(), std::runtime_error);
 }
 
+TEST_CASE("a stream that cannot be that long refuses a successor") {
+  rig::Rig queue;
+  shm::Control& control = queue.segment().control();
+  shm::JournalEntry& journal = control.journal.entry[0];
+  for (const auto& [cursor, sequence] : {std::pair{shm::kFarthest, std::uint64_t{0}}, {0 - shm::kSlotAlign, 0},
+                                         {shm::kSlotAlign, ~std::uint64_t{0}}, {shm::kSlotAlign, shm::kFarthest}}) {
+    control.published.cursor.store(cursor);
+    journal.cursor.store(cursor);
+    journal.sequence.store(sequence);
+    CHECK_THROWS_AS(queue.writer(), std::runtime_error);
+  }
+  journal.sequence.store(shm::kFarthest - 1);
+  CHECK(queue.writer()->sequence() == shm::kFarthest - 1);
+}
+
 TEST_CASE("a scribbled cursor that a void journal entry happens to name refuses a successor") {
   rig::Rig queue;
   shm::Control& control = queue.segment().control();
