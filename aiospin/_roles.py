@@ -21,6 +21,7 @@ from aiospin._segment import Segment, registry
 if sys.platform != "win32":  # there this file only has to import
     import fcntl
 
+_TENURES = 1 << (64 - _layout.SEAT_TENURE_SHIFT)
 _FLOCK = struct.Struct("@hhqqi4x")  # type, whence, start, length, pid: struct flock where longs have 64 bits
 
 
@@ -124,7 +125,8 @@ def _locker(segment: Segment, role: int) -> int | None:
 
 def _sit_down(segment: Segment, role: int, light: bool) -> int:
     at, mapping = _layout.seat_offset(segment.readers, role), segment.mapping
-    tenure = seat(segment, role).tenure + 1
+    # Never 0, which says that nobody ever sat there, not even where a scribble has left it at the end.
+    tenure = (seat(segment, role).tenure + 1) % _TENURES or 1
     mapping.store(at + _layout.SEAT_PID, os.getpid())
     mapping.store(at + _layout.SEAT_START, _host.start_time(os.getpid()))
     mapping.store(at + _layout.SEAT_PID_NAMESPACE, _host.pid_namespace())

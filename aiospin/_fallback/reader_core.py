@@ -30,6 +30,7 @@ from aiospin._fallback.ring import (
 
 T = TypeVar("T")
 
+_WORD = (1 << 64) - 1
 _BUSY_AFTER = 1.0  # seconds: the lock is held for microseconds, unless a signal handler interrupted its own thread
 
 
@@ -83,10 +84,8 @@ class ReaderCore:
     def _wish_to_stay(self, mapping: Mapping) -> int:
         mine, words = self._mine, self._words
         stay: int = words[mine.stay]
-        if stay & 1:
-            mapping.store(mine.stay * 8, stay + 1)
-        elif words[mine.gate] == stay | 1:
-            mapping.store(mine.stay * 8, stay + 2)
+        if stay & 1 or words[mine.gate] == stay | 1:
+            mapping.store(mine.stay * 8, (stay | 1) + 1 & _WORD)  # wraps where a scribble has left it at the end
         return words[mine.stay]
 
     def _settle_in(self) -> None:
