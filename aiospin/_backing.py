@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from aiospin import _preflight
-from aiospin._descriptors import BELL_FLAGS, RING, bell_name, make_bell, open_directory, shrink_bell
+from aiospin._descriptors import BELL_FLAGS, RING, be_present, bell_name, make_bell, open_directory, shrink_bell
 from aiospin._errors import SegmentTooLarge
 from aiospin._header import FileId
 
@@ -58,6 +58,7 @@ def make_named(path: str, size: int, roles: int) -> Backing:
         undo.callback(os.close, directory)
         fd = os.open(RING, _NEW, 0o600, dir_fd=directory)
         undo.callback(os.close, fd)
+        be_present(fd, path)
         os.fchmod(fd, 0o600)
         _reserve(fd, size, path)
         bells = _each_role(roles, lambda role: _make_fifo(directory, bell_name(role)), undo)
@@ -112,6 +113,11 @@ def _remove_place(path: str, roles: int) -> None:
     for name in (RING, *map(bell_name, range(roles))):
         _remove(os.unlink, os.path.join(path, name))
     _remove(os.rmdir, path)
+    remove_own_parent(path)
+
+
+def remove_own_parent(path: str) -> None:
+    """Take away the directory of this user's own segments, if `path` was its last."""
     if os.path.dirname(path) == _own_parent():
         _remove(os.rmdir, _own_parent())
 

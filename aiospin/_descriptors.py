@@ -14,7 +14,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable
 
-from aiospin import _host
+from aiospin import _host, _layout
 from aiospin._errors import AttachError
 from aiospin._handle import SegmentRef
 from aiospin._header import FileId
@@ -77,6 +77,16 @@ def reopen_bell(ref: SegmentRef, role: int, expected: FileId) -> int:
     if ref.path is not None:
         return _reopen(ref, lambda: _in_directory(ref, bell_name(role)), stat.S_ISFIFO, expected, what)
     return _reopen(ref, lambda: _in_owner(ref, ref.bell_fds[role]), stat.S_ISFIFO, expected, what)
+
+
+def be_present(fd: int, path: str) -> None:
+    """Count as a user of a named segment for as long as its file is open here. AttachError if it is being removed."""
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, _layout.PRESENCE)
+    except OSError as error:
+        if error.errno not in (errno.EAGAIN, errno.EACCES):
+            raise
+        raise AttachError(f"{path} is being unlinked") from None
 
 
 def verify(fd: int, is_type: Callable[[int], bool], expected: FileId, what: str) -> None:

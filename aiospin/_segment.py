@@ -130,6 +130,10 @@ class Segment:
             with registry.lock:
                 segment._owned_since = registry.generation
                 registry.segments[segment._file] = segment
+                if backing.path is not None:
+                    _descriptors.be_present(
+                        backing.fd, backing.path
+                    )  # again: a look from this process may have ended it
             undo.pop_all()
             return segment
 
@@ -157,10 +161,15 @@ class Segment:
             for travelled in set(descriptors.values()):
                 undo.callback(os.close, travelled)
             fd = descriptors.pop(SEGMENT_KEY, -1)
-            if fd < 0:
+            travelled_too = fd >= 0
+            if not travelled_too:
                 fd = _descriptors.reopen_segment(ref)
                 undo.callback(os.close, fd)
             _descriptors.verify(fd, stat.S_ISREG, FileId(ref.device, ref.inode), ref.name)
+            if ref.path is not None:
+                _descriptors.be_present(fd, ref.path)
+                if not travelled_too and os.fstat(fd).st_nlink == 0:
+                    raise AttachError(f"{ref.name} is gone: it was unlinked while it was being opened")
             header = _header.read(fd, ref.name)
             _header.check(fd, header, ref.name, boot_id=_host.boot_id())
             if (header.identity, header.readers) != (ref.identity, ref.readers):

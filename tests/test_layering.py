@@ -25,7 +25,7 @@ LAYERS = [
     {"_preflight", "_descriptors", "_backend"},
     {"_backing", "_policy", "_loop", "_word"},
     {"_segment"},
-    {"_roles", "_travel", "_statistics", "_acquire"},
+    {"_roles", "_travel", "_statistics", "_acquire", "_named"},
     {"_peers", "_stall", "_tenancy"},
     {"_endpoint"},
     {"_reader"},

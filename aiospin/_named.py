@@ -1,0 +1,199 @@
+"""Named segments in a directory: who uses them, and taking away those that nobody uses.
+
+Every process that has a named segment open holds a shared lock on one byte of the ring file, and roles are locks too;
+whoever takes a segment away locks all of the file first. So a segment in use is never removed, and one that is being
+removed cannot be attached.
+
+Guarantee: only directories that could be segments of this user are touched, and in them only rings and bells; symbolic
+links are not followed. Nothing here drops a lock of this process.
+Assumption: a forked child that has claimed nothing does not count as a user; it goes on with what it inherited.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from aiospin import _header, _host, _layout
+from aiospin._backing import parent_of, remove_own_parent
+from aiospin._descriptors import RING, open_directory
+from aiospin._errors import AiospinError, AttachError
+from aiospin._header import FileId
+from aiospin._segment import registry
+
+if sys.platform != "win32":  # there this file only has to import
+    import fcntl
+
+State = Literal["live", "orphan", "unfinished"]
+
+_OWN_NAMES = re.compile(r"ring|bell-[0-9]+")
+_FLOCK = struct.Struct("@hhqqi4x")  # type, whence, start, length, pid: struct flock where longs have 64 bits
+_UNFINISHED_S: Final = 60.0  # a directory without a ring is being made, if it is no older than that
+
+
+class InUse(AiospinError):
+    """A segment that some process uses cannot be taken away."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A named segment as it was a moment ago."""
+
+    path: str
+    state: State
+    bytes: int
+    """Memory that it occupies."""
+    readers: int | None
+    """None where the header cannot be believed."""
+    owner: int
+    """The pid of the process that made it, dead or alive; 0 when it is unknown or in another PID namespace."""
+    users: dict[str, int]
+    """Who has it: "writer", "reader 0", ... and "open" for one of those who have it open; with pids, 0 as above."""
+    damage: str | None
+    """Why nobody could attach to it, if that is so."""
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return os.path.basename(self.path)
+
+
+def where(directory: str | None) -> str:
+    """The directory that is meant: the one given, AIOSPIN_DIR, or this user's own."""
+    return str(parent_of("any", directory))
+
+
+def find(directory: str) -> list[Named]:
+    """The named segments of this user in a directory, sorted by name. One that is not there has none.
+
+    NotADirectoryError and PermissionError as from the system; what is not a segment of this user is passed over.
+    """
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return []
+    return [found for name in names if (found := look(os.path.join(directory, name))) is not None]
+
+
+def look(path: str) -> Named | None:
+    """The segment in that place. None if there is none, or it belongs to somebody else."""
+    # Closing a descriptor of a ring drops this process's locks on it: nobody may open it here in the meantime.
+    with registry.lock, ExitStack() as undo:
+        try:
+            directory = open_directory(path)
+        except (OSError, AttachError):
+            return None
+        undo.callback(os.close, directory)
+        if not _looks_like_one(directory):
+            return None
+        fd, ours = _open_ring(directory, undo, os.O_RDONLY)
+        if fd is None:
+            state: State = "unfinished" if _is_young(directory) else "orphan"
+            return Named(path, state, 0, None, 0, {}, "it has no ring")
+        users = dict(_users(fd))
+        if ours is not None:
+            users = {"open": os.getpid()} | {_layout.role_name(role): os.getpid() for role in ours} | users
+        occupied, state = os.fstat(fd).st_blocks * 512, "live" if users else "orphan"
+        try:
+            header = _header.read(fd, path)
+            _header.check(fd, header, path, boot_id=_host.boot_id())
+        except AttachError as error:
+            return Named(path, state, occupied, None, 0, users, str(error))
+        owner = header.creator_pid if header.pid_namespace == _host.pid_namespace() else 0
+        return Named(path, state, occupied, header.readers, owner, users, None)
+
+
+def unlink(path: str) -> int:
+    """Take an orphan away; returns how many bytes that frees.
+
+    InUse when a process has it, FileNotFoundError when there is nothing, AttachError when it is no segment of this
+    user. Nothing is removed then.
+    """
+    with registry.lock, ExitStack() as undo:  # as in look()
+        directory = open_directory(path)
+        undo.callback(os.close, directory)
+        if not _looks_like_one(directory):
+            raise AttachError(f"{path} is not a segment: it holds other files than a ring and bells")
+        fd, ours = _open_ring(directory, undo, os.O_RDWR)
+        if ours is not None:
+            raise InUse(f"{path} is in use by this process")
+        if fd is None and _is_young(directory):
+            raise InUse(f"{path} has no ring yet: it was made less than {_UNFINISHED_S:.0f} s ago")
+        freed = 0
+        if fd is not None:
+            _lock_whole(fd, path)
+            freed = os.fstat(fd).st_blocks * 512
+        for name in sorted(_names_in(directory), reverse=True):  # the ring first: nobody can attach from then on
+            os.unlink(name, dir_fd=directory)
+        os.rmdir(path)
+        remove_own_parent(path)
+        return freed
+
+
+def _names_in(directory: int) -> list[str]:
+    listing = os.open(f"/proc/self/fd/{directory}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return os.listdir(listing)
+    finally:
+        os.close(listing)
+
+
+def _looks_like_one(directory: int) -> bool:
+    return all(_OWN_NAMES.fullmatch(name) for name in _names_in(directory))
+
+
+def _is_young(directory: int) -> bool:
+    return abs(time.time() - os.fstat(directory).st_mtime) < _UNFINISHED_S
+
+
+def _open_ring(directory: int, undo: ExitStack, flags: int) -> tuple[int | None, list[int] | None]:
+    """The ring's descriptor, and the roles of this process if it has the segment already: then it is its own one."""
+    try:
+        place = os.open(RING, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    except FileNotFoundError:
+        return None, None
+    try:
+        known = registry.segments.get(FileId.of(place))
+        if known is not None:  # closing another descriptor of it would drop the locks
+            return known.fd, list(known.claims)
+        if not stat.S_ISREG(os.fstat(place).st_mode):
+            return None, None
+        fd = os.open(f"/proc/self/fd/{place}", flags | os.O_CLOEXEC)
+    finally:
+        os.close(place)
+    undo.callback(os.close, fd)
+    return fd, None
+
+
+def _users(fd: int) -> Iterator[tuple[str, int]]:
+    """Every lock that other processes hold, as F_GETLK tells them one by one."""
+    start = 0
+    while start <= _layout.PRESENCE:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, 0, 0)
+        kind, _, at, length, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+        if kind == fcntl.F_UNLCK:
+            return
+        for role in range(at, min(at + (length or _layout.PRESENCE), _layout.PRESENCE)):
+            yield _layout.role_name(role), max(pid, 0)
+        if at <= _layout.PRESENCE < at + (length or _layout.PRESENCE + 1):
+            yield "open", max(pid, 0)
+        start = at + length if length else _layout.PRESENCE + 1
+
+
+def _lock_whole(fd: int, path: str) -> None:
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 0, 0)
+    except OSError as error:
+        if error.errno not in (errno.EAGAIN, errno.EACCES):
+            raise
+        users = ", ".join(f"{who} (pid {pid or 'in another PID namespace'})" for who, pid in _users(fd))
+        raise InUse(f"{path} is in use: {users or 'by a process that has gone since'}") from None
