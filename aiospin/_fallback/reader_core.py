@@ -53,6 +53,7 @@ class ReaderCore:
         self._writer_bell = writer_bell
         self._checksum = checksum
         self._lock = threading.Lock()
+        self._inside = False  # somebody takes; locked without it: a signal's exception came just after the locking
         self._returns: collections.deque[Record] = collections.deque()
         self._held: collections.deque[Record] = (
             collections.deque()
@@ -156,8 +157,9 @@ class ReaderCore:
 
     def _enter(self) -> None:
         lock = self._lock
-        if not lock.acquire(False) and not lock.acquire(timeout=_BUSY_AFTER):
+        if not lock.acquire(False) and not lock.acquire(timeout=_BUSY_AFTER) and self._inside:
             raise ReaderBusy(f"reader {self._mine.rank} is in use by the code that this call interrupted")
+        self._inside = True
 
     def _exit(self) -> None:
         self._lock.release()
@@ -175,20 +177,20 @@ class ReaderCore:
             if record is None:
                 self._unsettled = False
                 return NOT_READY
-            if record.end > self._acquired:
-                self._acquired = self._words[self._mine.acquired] = record.end
+            self._note_acquired(record)
             lent = lend(self, record)
             self.messages += 1
             self._unsettled = False
             return lent
         finally:
+            self._inside = False
             self._exit()
 
     def take_many(self, most: int) -> list[bytes] | Outcome:
         """Copy up to `most` messages out and release them at once."""
-        self._enter()
         taken: list[bytes] = []
         records: list[Record] = []
+        self._enter()
         try:
             if self._unsettled:
                 self._recover()
@@ -205,6 +207,7 @@ class ReaderCore:
                 taken.append(self.copy(record))
                 records.append(record)
             if taken:
+                self._note_acquired(records[-1])  # an older slot that is held keeps them in the ring, for a successor
                 for record in records:
                     record.done = True
                 self.messages += len(taken)
@@ -212,7 +215,13 @@ class ReaderCore:
             self._unsettled = False
             return taken or NOT_READY
         finally:
+            self._inside = False
             self._exit()
+
+    def _note_acquired(self, record: Record) -> None:
+        """Before it is handed out: should this process die, a successor marks all up to here as redelivered."""
+        if record.end > self._acquired:
+            self._acquired = self._words[self._mine.acquired] = record.end
 
     def _recover(self) -> None:
         """After an exception cut a take short (Ctrl-C, no memory): whatever nobody has got comes next."""

@@ -1,0 +1,73 @@
+"""What storms have found, each as the smallest story that shows it.
+
+Guarantee: no dice here. Each test fails without the line that mends it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ends import RING, content, pair
+from programs import Program
+
+import aiospin
+
+pytestmark = pytest.mark.usefixtures("leaves_nothing")
+
+HOLDS_THE_FIRST_AND_GETS_TWO = """
+    with aiospin.attach(arguments["handle"]) as reader:
+        slot = reader.acquire_read().__enter__()
+        assert [reader.get(), *reader.get_many(1)] == [content(1, 100), content(2, 100)]
+        say("ready")
+        hear()
+"""
+
+
+@pytest.mark.parametrize("backend", ["native", "fallback"])
+def test_owned_messages_come_again_marked_if_an_older_slot_kept_them_in_the_ring(backend: str) -> None:
+    """The fallback's get() released its message without a note that it had been acquired."""
+    if aiospin.backend == "fallback":
+        backend = "fallback"
+    queue: aiospin.Queue[bytes]
+    with aiospin.Queue(capacity=RING) as queue, queue.writer() as writer:
+        reader = queue.reader()
+        writer.put_many([content(sequence, 100) for sequence in range(4)])
+        with Program(HOLDS_THE_FIRST_AND_GETS_TWO, {"handle": str(reader.handle)}, backend=backend) as child:
+            assert child.hear() == "ready"
+            child.kill()
+        with reader:
+            slots = [reader.try_acquire_read() for _ in range(4)]
+            assert [slot is not None and slot.redelivered for slot in slots] == [True, True, True, False]
+            del slots
+
+
+class Treacherous:
+    """A lock in which Ctrl-C strikes just after it was taken, once."""
+
+    def __init__(self, lock: Any) -> None:
+        self._lock = lock
+        self._struck = False
+
+    def acquire(self, *arguments: Any, **keywords: Any) -> bool:
+        taken: bool = self._lock.acquire(*arguments, **keywords)
+        if taken and not self._struck:
+            self._struck = True
+            raise KeyboardInterrupt
+        return taken
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+@pytest.mark.fallback
+def test_an_interrupt_at_the_door_of_a_take_does_not_lock_the_reader_for_ever() -> None:
+    with pair() as (writer, reader):
+        writer.put(content(0, 100))
+        writer.put(content(1, 100))
+        assert reader.get() == content(0, 100)
+        core: Any = reader._core  # type: ignore[attr-defined]
+        core._lock = Treacherous(core._lock)
+        with pytest.raises(KeyboardInterrupt):
+            reader.get()
+        assert reader.get() == content(1, 100)
