@@ -1,6 +1,6 @@
 """The doorbell protocol, explored: no lost wake in either direction, and every simplification of it loses one.
 
-The larger configurations are CI's (`.ci/model`), since they take a minute.
+The larger configurations are CI's (`.ci/model`), since they take a minute; so are the models in Promela (spin/).
 """
 
 from __future__ import annotations
