@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from aiospin import _codec, _layout, _loop, _roles, _travel
 from aiospin._acquire import LOOK_AFTER, LOOK_AFTER_UNBARRIERED, Line
-from aiospin._errors import BlockingInEventLoopWarning, PeerDied, QueueClosed
+from aiospin._errors import BlockingInEventLoopWarning, ForkedUse, PeerDied, QueueClosed
 from aiospin._handle import Handle
 from aiospin._peers import Peers
 from aiospin._policy import WaitPolicy, resolve
 from aiospin._preflight import usable_cpus
-from aiospin._segment import Segment
+from aiospin._segment import Segment, registry
 from aiospin._stall import Peer, Stall, Waiter, tell
 from aiospin._statistics import Statistics, lag_of_each, survey, taken_by
 from aiospin._tenancy import End, Tenancy
@@ -105,6 +105,7 @@ class Endpoint(_Core):
         self._horizon = resolve(options.policy).horizon()
         self._tenancy = None
         self._claiming = threading.RLock()  # a first use by several threads at once claims once
+        self._generation = _roles.fork_generation()  # in which it was made, or begun anew
         self._peers: Peers | None = None
         self._own_bell = -1
         self._line = Line()
@@ -234,11 +235,24 @@ class Endpoint(_Core):
 
     def _claim(self) -> None:
         """Take the role. RoleTaken(pid) if a living process has it, QueueClosed if this endpoint was closed."""
+        if self._generation != _roles.fork_generation():
+            self._notice_fork()
         with self._claiming:
             if self._closed:
                 raise QueueClosed(f"{self.role_name} is closed")
             if self._tenancy is None:
                 self._claim_role()
+
+    def _notice_fork(self) -> None:
+        """In a child: ForkedUse for what the parent has claimed. Anything else begins anew, its lock included."""
+        with registry.lock:
+            if self._tenancy is not None or self._opened:
+                raise ForkedUse(
+                    f"{self.role_name} was claimed by the parent of this process; give each child its own endpoint"
+                )
+            if self._generation != registry.generation:
+                self._claiming = threading.RLock()  # whichever thread of the parent had it, here it never lets go
+                self._generation = registry.generation
 
     def _claim_role(self) -> None:
         segment = self._segment
@@ -265,6 +279,11 @@ class Endpoint(_Core):
         self._line.leave(self, operation)
 
     def _kick(self) -> None:
+        """The bell was drained, or something else may have made this end ready."""
+        if self._in_sets:
+            for waits in list(self._sets):
+                waits._touch(self)
+                waits._poke()
         if not self._wake_parked():
             self._line.kick()
 

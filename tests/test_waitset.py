@@ -89,6 +89,22 @@ async def test_a_sleeping_wait_is_woken() -> None:
             assert number(readers[sequence % 8].get_nowait()) == sequence
 
 
+async def test_a_bell_that_the_loop_hears_for_the_member_wakes_the_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that was awaited by itself leaves its bell in the loop, whose callback empties it before the set looks."""
+    with pair(policy="eco") as (_, writer, reader), WaitSet([reader]) as waits:
+        monkeypatch.setattr(waits, "_look_after", lambda: None)  # nothing but the bell
+        alone = asyncio.ensure_future(reader.aget())
+        await turns(5)
+        writer.put(content(0))
+        assert await alone == content(0)
+        waiting = asyncio.ensure_future(waits.wait())
+        await asleep(waits)
+        await turns(2)
+        writer.put(content(1))
+        assert await asyncio.wait_for(waiting, 60) == [reader]
+        assert reader.get_nowait() == content(1)
+
+
 async def test_every_message_is_found_whoever_sends_and_whenever() -> None:
     chance = random.Random(1)
     with queues(5) as (writers, readers), WaitSet(readers) as waits:
