@@ -9,6 +9,7 @@ subinterpreter neither backend can be used, and the import fails.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 from typing import TYPE_CHECKING
@@ -31,7 +32,8 @@ else:
 
             return _fallback
         try:
-            from aiospin import _native
+            # Not `from aiospin import`: where there is none, that would blame an import circle.
+            _native = importlib.import_module("aiospin._native")
         except (ImportError, OSError) as error:
             if wanted == "required":
                 raise
