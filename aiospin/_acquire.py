@@ -95,6 +95,8 @@ class Line:
         """`operation` has ended; the next one has its turn."""
         was_head = self._is_head(operation)
         self._waiting.pop(operation, None)
+        if self._station is not None and self._station.inherited:
+            return
         if self._timers:
             timer = self._timers.pop(operation, None)
             if timer is not None:
@@ -109,7 +111,7 @@ class Line:
     def kick(self) -> None:
         """Let the operation at the head attempt again. Any thread."""
         future = next(iter(self._waiting.values()), None)
-        if future is None or self._station is None:
+        if future is None or self._station is None or self._station.inherited:
             return
         if threading.get_ident() == self._thread:
             _loop.wake(future)
@@ -118,9 +120,10 @@ class Line:
 
     def wake_all(self) -> None:
         """Let every operation find out that the endpoint has ended. Any thread."""
+        if self._station is None or self._station.inherited:
+            return
         for future in list(self._waiting.values()):
-            if self._station is not None:
-                self._station.run_soon(_loop.wake, future)
+            self._station.run_soon(_loop.wake, future)
 
     def abandon(self) -> None:
         """The loop was closed under its waits. They end as if they were cancelled, though nobody is told."""

@@ -75,7 +75,12 @@ class Station:
     def loop(self) -> asyncio.AbstractEventLoop | None:
         """The loop, unless it was closed, collected or left behind by a fork."""
         loop = self._loop()
-        return None if loop is None or loop.is_closed() or self._pid != os.getpid() else loop
+        return None if loop is None or loop.is_closed() or self.inherited else loop
+
+    @property
+    def inherited(self) -> bool:
+        """This is a forked child, and the loop with all its futures and timers is the parent's."""
+        return self._pid != os.getpid()
 
     def future(self) -> Future:
         """A pending wait of this loop."""
@@ -164,7 +169,7 @@ class Station:
 
     def _abandon(self) -> None:
         """If the loop was closed under its waits, they will never go on: whoever comes next must not queue behind."""
-        if self._pid != os.getpid() or self.loop is not None:
+        if self.inherited or self.loop is not None:
             return
         waits, self._waits = self._waits, {}
         for wait in waits:

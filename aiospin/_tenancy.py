@@ -40,12 +40,17 @@ class Tenancy:
         self._generation = _roles.fork_generation()
         self._ended = False
 
+    @property
+    def inherited(self) -> bool:
+        """This is a forked child, and the role is its parent's."""
+        return self._generation != _roles.fork_generation()
+
     def end(self) -> None:
         """Give the role up now. Idempotent; in a forked child it only forgets."""
         if self._ended:
             return
         self._ended = True
-        if self._generation == _roles.fork_generation():
+        if not self.inherited:
             if self.ending is End.CLOSE:
                 self._say_goodbye()
             _roles.release(self._segment, self._role, vacate=self.ending is not End.ABANDON)

@@ -7,7 +7,7 @@ not in the set.
 
 Guarantee: a member that is ready, ended or whose peer died is returned by the next wait; the error surfaces where it is
 then used. Nothing is taken by waiting. Assumption: while a member is in a set, only this set waits for it; taking from
-it in between is fine.
+it in between is fine. A forked child shares the epoll set with its parent, so the copy of the set there is dead.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import select
 import time
+import weakref
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -23,7 +24,7 @@ from aiospin import _loop
 from aiospin._acquire import LOOK_AFTER
 from aiospin._deadline import Deadline
 from aiospin._endpoint import Endpoint
-from aiospin._errors import AiospinError, QueueClosed, ReaderBusy
+from aiospin._errors import AiospinError, ForkedUse, QueueClosed, ReaderBusy
 from aiospin._reader import QueueReader
 from aiospin._stall import Stall, tell_set
 from aiospin._word import FIRST_NAP, Word
@@ -72,6 +73,7 @@ class WaitSet:
         self._by_fd: dict[int, Endpoint] = {}
         self._closed = False
         self._gone = False
+        self._inherited = False
         self._epoll = select.epoll()
         # Readable once somebody has changed the set or a member, in whatever thread: a wait that sleeps looks again.
         self._poked = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -80,6 +82,7 @@ class WaitSet:
         self._waiter: _loop.Future | None = None
         self._turn: _Turn | None = None
         self._period = LOOK_AFTER
+        _everyone.add(self)
         for member in members:
             self.add(member)
 
@@ -268,7 +271,11 @@ class WaitSet:
         """Turn what has happened in the epoll set into candidates. False when nothing has."""
         if self._closed:
             return True
-        events = self._epoll.poll(timeout)
+        try:
+            events = self._epoll.poll(timeout)
+        except (OSError, ValueError):
+            self._open()  # a signal handler has forked meanwhile, and this is the child
+            raise
         for fd, _ in events:
             if fd == self._poked:
                 os.eventfd_read(fd)
@@ -343,7 +350,21 @@ class WaitSet:
         if not self._gone:
             os.eventfd_write(self._poked, 1)
 
+    def _after_fork(self) -> None:
+        """In a child: let go, and change nothing in the epoll set, which is the parent's as well."""
+        if self._gone:
+            return
+        self._closed = self._gone = self._inherited = True
+        self._turn = self._waiter = self._station = None
+        for member in self._entries:
+            member._sets.discard(self)
+        for members in (self._entries, self._words, self._candidates, self._by_fd):
+            members.clear()
+        self._close_descriptors()
+
     def _open(self) -> None:
+        if self._inherited:
+            raise ForkedUse("the wait set was made by the parent of this process; make one in each child")
         if self._closed:
             raise QueueClosed("the wait set is closed")
 
@@ -396,3 +417,15 @@ async def await_any(*members: Member, timeout: float | None = None) -> list[Memb
     """`wait_any` for coroutines."""
     with WaitSet(members) as waits:
         return await waits.wait(timeout)
+
+
+_everyone: weakref.WeakSet[WaitSet] = weakref.WeakSet()
+
+
+def _let_go_in_child() -> None:
+    for waits in list(_everyone):
+        waits._after_fork()
+
+
+if hasattr(os, "register_at_fork"):  # absent where there is no fork
+    os.register_at_fork(after_in_child=_let_go_in_child)

@@ -28,6 +28,14 @@ const shm::Segment& segment_of(const Endpoint* self) {
   return self->rank < 0 ? as_writer(self)->core->segment() : as_reader(self)->core->segment();
 }
 
+void raise_inherited(const Endpoint* self) {
+  const Ref role(role_name(self));
+  if (role) {
+    PyErr_Format(classes.forked_use, "%U was claimed by the parent of this process; give each child its own endpoint",
+                 role.get());
+  }
+}
+
 }  // namespace
 
 bool enter_slowly(Endpoint* self) {
@@ -39,12 +47,8 @@ bool enter_slowly(Endpoint* self) {
     }
     return false;
   }
-  if (self->opened && self->generation != fork_generation) {
-    const Ref role(role_name(self));
-    if (role) {
-      PyErr_Format(classes.forked_use, "%U was claimed by the parent of this process; give each child its own endpoint",
-                   role.get());
-    }
+  if (is_inherited(self)) {
+    raise_inherited(self);
     return false;
   }
   if (self->busy) {
@@ -92,7 +96,9 @@ void raise_closed(const Endpoint* self) {
 }
 
 void raise_busy(const Endpoint* self) {
-  if (self->rank < 0) {
+  if (is_inherited(self)) {  // who waits, or holds the claim, does so in the parent
+    raise_inherited(self);
+  } else if (self->rank < 0) {
     PyErr_SetString(classes.writer_busy, "another task or thread waits on the writer, or holds its claim");
   } else {
     PyErr_Format(classes.reader_busy, "another task or thread waits on reader %d", self->rank);

@@ -67,6 +67,8 @@ extern unsigned long main_thread;  // its identity; only it runs Python's signal
 void stop_monitoring(Endpoint* self);
 // The endpoint was opened by this process, and not by one that it was forked from.
 inline bool is_ours(const Endpoint* self) { return self->generation == fork_generation; }
+// It was opened by a parent of this process. Waits of the parent stand in its line, and never leave it.
+inline bool is_inherited(const Endpoint* self) { return self->opened && !is_ours(self); }
 
 // Wakes the task at the head of the line. Keeps an exception that is set; errors of the hook are unraisable.
 void kick(Endpoint* self);

@@ -210,6 +210,7 @@ PySendResult step(PyObject* op, PyObject* value, PyObject** result) {
       turn.asked = false;
       break;
     case Stage::created: {
+      if (is_inherited(self->endpoint) && !enter_slowly(self->endpoint)) return ended(self, result, Attempt::failed);
       self->deadline.start(ticks());
       const int owes = owes_turn(turn);
       if (owes < 0) return ended(self, result, Attempt::failed);

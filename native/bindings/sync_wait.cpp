@@ -81,6 +81,12 @@ bool recheck(Endpoint* self, double waited_s) {
       Ref(PyObject_CallMethodOneArg(reinterpret_cast<PyObject*>(self), names.recheck, waited.get())));
 }
 
+// Runs signal handlers. False with an exception set: of a handler, or because it has forked and this is the child, whose
+// wait must leave the parent's bell alone.
+bool serve_signals(Endpoint* self) {
+  return PyErr_CheckSignals() == 0 && (!is_inherited(self) || enter_slowly(self));
+}
+
 // Watches until ready or `until`; a wait without end comes up for signals now and then. 1 ready, 0 not, -1 exception.
 int watch_released(Endpoint* self, const Deadline& deadline, Ticks until) {
   for (;;) {
@@ -92,7 +98,7 @@ int watch_released(Endpoint* self, const Deadline& deadline, Ticks until) {
     Py_END_ALLOW_THREADS;
     if (ready || self->shut) return 1;
     if (deadline.earlier(until) <= ticks()) return 0;
-    if (PyErr_CheckSignals() < 0) return -1;
+    if (!serve_signals(self)) return -1;
   }
 }
 
@@ -105,7 +111,7 @@ bool sleep_until_woken(Endpoint* self, const Deadline& deadline, Ticks began) {
     {
       const DeferSignals signals;
       // A signal that came before the block is served here; one that comes later ends the sleep.
-      if (PyErr_CheckSignals() < 0) return false;
+      if (!serve_signals(self)) return false;
       if (self->failure != nullptr || self->shut) return true;
       double limit_s = barrier_works || !has_light_peer(self) ? kRecheckS : kRecheckUnbarrieredS;
       if (deadline.limited()) limit_s = std::min(limit_s, deadline.remaining_s(ticks()));
@@ -120,7 +126,7 @@ bool sleep_until_woken(Endpoint* self, const Deadline& deadline, Ticks began) {
         return true;
       case wait::Woke::signal:
         ++self->count.signals;
-        if (PyErr_CheckSignals() < 0) return false;
+        if (!serve_signals(self)) return false;
         break;
       case wait::Woke::other:
       case wait::Woke::timeout:
