@@ -97,12 +97,13 @@ def look(path: str) -> Named | None:
             return None
         fd, ours = _open_ring(directory, undo, os.O_RDONLY)
         if fd is None:
-            state: State = "unfinished" if _is_young(directory) else "orphan"
+            state: State = "unfinished" if _is_begun(fd, directory) else "orphan"
             return Named(path, state, 0, None, 0, {}, "it has no ring")
         users = dict(_users(fd))
         if ours is not None:
             users = {"open": os.getpid()} | {_layout.role_name(role): os.getpid() for role in ours} | users
-        occupied, state = os.fstat(fd).st_blocks * 512, "live" if users else "orphan"
+        occupied, begun = os.fstat(fd).st_blocks * 512, _is_begun(fd, directory)
+        state = "live" if users else "unfinished" if begun else "orphan"
         try:
             header = _header.read(fd, path)
             _header.check(fd, header, path, boot_id=_host.boot_id())
@@ -126,7 +127,7 @@ def unlink(path: str) -> int:
         fd, ours = _open_ring(directory, undo, os.O_RDWR)
         if ours is not None:
             raise InUse(f"{path} is in use by this process")
-        if fd is None and _is_young(directory):
+        if _is_begun(fd, directory):
             raise InUse(f"{path} has no ring yet: it was made less than {_UNFINISHED_S:.0f} s ago")
         freed = 0
         if fd is not None:
@@ -151,7 +152,10 @@ def _looks_like_one(directory: int) -> bool:
     return all(_OWN_NAMES.fullmatch(name) for name in _names_in(directory))
 
 
-def _is_young(directory: int) -> bool:
+def _is_begun(fd: int | None, directory: int) -> bool:
+    """Somebody may be making it: there is no ring yet, or an empty one, whose maker is about to lock it."""
+    if fd is not None and os.fstat(fd).st_size > 0:
+        return False
     return abs(time.time() - os.fstat(directory).st_mtime) < _UNFINISHED_S
 
 

@@ -193,12 +193,16 @@ def test_a_damaged_orphan_says_so_and_can_be_removed(
     assert os.listdir(directory) == []
 
 
+@pytest.mark.parametrize("has_ring", [False, True], ids=["no_ring", "empty_ring"])
 def test_one_that_is_being_made_is_left_alone_and_an_old_one_is_an_orphan(
-    directory: Path, capsys: pytest.CaptureFixture[str]
+    directory: Path, capsys: pytest.CaptureFixture[str], has_ring: bool
 ) -> None:
     place = directory / "new"
     place.mkdir(0o700)
-    os.mkfifo(place / "bell-0", 0o600)
+    if has_ring:  # its maker has not locked it yet
+        (place / "ring").touch(0o600)
+    else:
+        os.mkfifo(place / "bell-0", 0o600)
     assert listed(capsys)["new"]["state"] == "unfinished"
     assert main(["unlink", "--all"]) == 0
     assert main(["unlink", "new"]) == 1
