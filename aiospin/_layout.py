@@ -37,6 +37,7 @@ SEAT_BYTES: Final = 32
 SEAT_TENURE_SHIFT: Final = 8
 SEAT_PRESENT: Final = 1  # flags
 SEAT_LIGHT: Final = 2
+SEAT_VACATED: Final = 4
 
 # Control: relative to control_offset(readers)
 

@@ -39,6 +39,7 @@ class _Sighting:
     pid: int = 0
     pidfd: int | None = None
     reported: bool = False
+    living: bool = False  # somebody was seen to hold the role, in this tenure or before
 
 
 class Peers:
@@ -56,7 +57,7 @@ class Peers:
             tenure = self._tenure(role)
             if tenure != sighting.tenure:
                 _forget(sighting)
-                self._seen[role] = self._sight(role, tenure)
+                self._seen[role] = self._sight(role, tenure, sighting.living)
         return set(self.fds()) != before
 
     def fds(self) -> dict[int, int]:
@@ -76,7 +77,7 @@ class Peers:
         pid = _roles.holder(self._segment, role)
         if pid is not None:
             return "stopped" if pid and _host.is_stopped(pid) else "alive"
-        if self._tenure(role) == 0:
+        if self._tenure(role) == 0 and not self._seen[role].living:
             return "never attached"
         if self._left(role):
             return "closed"
@@ -99,15 +100,15 @@ class Peers:
         at = _layout.seat_offset(self._segment.readers, role) + _layout.SEAT_STATE
         return self._segment.mapping.load(at) >> _layout.SEAT_TENURE_SHIFT
 
-    def _sight(self, role: int, tenure: int) -> _Sighting:
+    def _sight(self, role: int, tenure: int, living: bool) -> _Sighting:
         """Look at the holder of a new tenure. One that is gone by now gets no pidfd; `check` will find out why."""
-        sighting = _Sighting(tenure)
+        sighting = _Sighting(tenure, living=living)
         pid = _roles.holder(self._segment, role)
         if pid is None:
             seat = _roles.seat(self._segment, role)
             sighting.pid = seat.pid if seat.pid_namespace == _host.pid_namespace() else 0
             return sighting
-        sighting.pid = pid
+        sighting.pid, sighting.living = pid, True
         if pid not in (0, os.getpid()):
             sighting.pidfd = _open_pidfd(self._segment, role, pid)
         return sighting
@@ -129,16 +130,20 @@ class Peers:
         return Death(role, sighting.pid, sighting.tenure, noticed)
 
     def _dead_seat(self, role: int) -> _roles.Seat | None:
-        """The seat if it is taken and the lock is free, both at one moment.
+        """The seat if it was not given back and the lock is free, both at one moment.
 
         The seat is read on both sides of the lock: a holder that leaves in between empties it, and one that comes in
-        between changes the tenure.
+        between changes the tenure. A seat that was scribbled on does not hide a death.
         """
         before = _roles.seat(self._segment, role)
-        if not before.present or _roles.holder(self._segment, role) is not None:
+        if self._is_empty(role, before) or _roles.holder(self._segment, role) is not None:
             return None
         after = _roles.seat(self._segment, role)
-        return after if after.present and after.tenure == before.tenure else None
+        return None if self._is_empty(role, after) or after.tenure != before.tenure else after
+
+    def _is_empty(self, role: int, seat: _roles.Seat) -> bool:
+        """Given back, or never taken; but not by whom we saw there."""
+        return seat.vacated or (seat.tenure == 0 and not seat.present and not self._seen[role].living)
 
     def _left(self, role: int) -> bool:
         """The role was given up on purpose, for good."""

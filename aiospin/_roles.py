@@ -41,6 +41,11 @@ class Seat:
         return bool(self.flags & _layout.SEAT_PRESENT)
 
     @property
+    def vacated(self) -> bool:
+        """Given back on purpose. A claimed seat without a holder is this, or `present`, or was scribbled on."""
+        return self.flags == _layout.SEAT_VACATED
+
+    @property
     def light(self) -> bool:
         """The holder publishes with plain stores: sleep only after a process-wide barrier."""
         return bool(self.flags & _layout.SEAT_LIGHT)
@@ -72,7 +77,8 @@ def release(segment: Segment, role: int, *, vacate: bool = True) -> None:
             return
         if vacate:  # before unlocking: whoever finds the lock free and the seat taken reports a death
             at = _layout.seat_offset(segment.readers, role) + _layout.SEAT_STATE
-            segment.mapping.store(at, seat(segment, role).tenure << _layout.SEAT_TENURE_SHIFT)
+            tenure = seat(segment, role).tenure << _layout.SEAT_TENURE_SHIFT
+            segment.mapping.store(at, tenure | _layout.SEAT_VACATED)
         fcntl.lockf(segment.fd, fcntl.LOCK_UN, 1, role)
         segment.settle()
 

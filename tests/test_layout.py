@@ -26,6 +26,7 @@ EXPECTED = {
     "kBellsOffset": _layout.BELLS_OFFSET,
     "kChecksum": _layout.HEADER_CHECKSUM,
     "kPresent": _layout.SEAT_PRESENT,
+    "kVacated": _layout.SEAT_VACATED,
     "kLight": _layout.SEAT_LIGHT,
     "kHasChecksum": _layout.SLOT_CHECKSUM,
     "kSlotAlign": _layout.SLOT_ALIGN,

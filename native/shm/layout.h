@@ -63,6 +63,7 @@ static_assert(offsetof(Header, capacity) == 24 && offsetof(Header, identity) == 
 enum SeatFlags : std::uint64_t {
   kPresent = 1,  // claimed and neither detached nor closed; stays set when its process is killed
   kLight = 2,    // publishes and parks with plain stores: peers must issue a process-wide barrier before they sleep
+  kVacated = 4,  // given back by its holder: a free role whose seat says neither this nor kPresent was scribbled on
 };
 struct Seat {
   Word state;   // tenure << kTenureShift | SeatFlags, where tenure counts how often the role was claimed: one store seats
