@@ -2,7 +2,7 @@
 
 Guarantee: `Handle.parse(str(handle)) == handle`; anything else that parse accepts is well-formed down to the last
 field, and what it refuses is refused with an AttachError that says what is wrong. The text is one word of
-[A-Za-z0-9._-].
+[A-Za-z0-9._-]. A handle also pickles as its text: unpickling one calls `restored` with it, and nothing else.
 Assumption: a handle is a name and not a permission; it holds no secret, and the kernel decides who may follow it.
 """
 
@@ -11,7 +11,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import os
+import reprlib
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeGuard
 
@@ -66,6 +69,17 @@ class Handle:
         body = base64.urlsafe_b64encode(json.dumps(fields, separators=(",", ":")).encode()).decode().rstrip("=")
         return f"{_PREFIX}{_layout.LAYOUT_VERSION}.{body}.{zlib.crc32(body.encode()):08x}"
 
+    def __reduce__(self) -> tuple[Callable[[object], Handle], tuple[str]]:
+        return restored, (str(self),)
+
+    def checked(self) -> Handle:
+        """The same, each field checked as if it had come as text. AttachError for one that was put together by hand."""
+        try:
+            text = str(self)
+        except (AttributeError, TypeError, ValueError, RecursionError) as error:
+            raise AttachError(f"this Handle does not hold what a handle of aiospin holds: {error}") from error
+        return Handle.parse(text)
+
     @classmethod
     def parse(cls, text: object) -> Handle:
         """Read a handle back. AttachError (LayoutMismatch for another version) names what is wrong with the text.
@@ -73,15 +87,20 @@ class Handle:
         TypeError if it is no text.
         """
         if not isinstance(text, str):
-            raise TypeError(f"a handle is text, got {text!r}")
+            raise TypeError(f"a handle is text, got {reprlib.repr(text)}")
         version, body = _open(text.strip())
         if version != _layout.LAYOUT_VERSION:
             raise LayoutMismatch(f"the handle {_shown(text)}", version, _layout.LAYOUT_VERSION)
         try:
             fields = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-        except (binascii.Error, ValueError):
+        except (binascii.Error, ValueError, RecursionError):  # the last for thousands of brackets
             _refuse(text, "its body is not what a handle holds")
         return _Fields(text, fields).handle()
+
+
+def restored(text: object) -> Handle:
+    """What unpickling a handle calls: `Handle.parse`, by a name of its own so that nothing else is looked up."""
+    return Handle.parse(text)
 
 
 def _open(text: str) -> tuple[int, str]:
@@ -132,13 +151,13 @@ class _Fields:
     def number(self, index: int, what: str, largest: int = (1 << 64) - 1) -> int:
         value = self.fields[index]
         if type(value) is not int or not 0 <= value <= largest:
-            _refuse(self.text, f"its {what} is {value!r}, not a number from 0 to {largest}")
+            _refuse(self.text, f"its {what} is {reprlib.repr(value)}, not a number from 0 to {largest}")
         return value
 
     def word(self, index: int, what: str) -> str:
         value = self.fields[index]
         if not isinstance(value, str):
-            _refuse(self.text, f"its {what} is {value!r}, not text")
+            _refuse(self.text, f"its {what} is {reprlib.repr(value)}, not text")
         return value
 
     def sixteen_bytes(self, index: int, what: str) -> bytes:
@@ -147,15 +166,19 @@ class _Fields:
         except ValueError:
             value = b""
         if len(value) != 16:
-            _refuse(self.text, f"its {what} is {self.fields[index]!r}, not 32 hexadecimal digits")
+            _refuse(self.text, f"its {what} is {reprlib.repr(self.fields[index])}, not 32 hexadecimal digits")
         return value
 
     def path(self, index: int) -> str | None:
         if self.fields[index] is None:
             return None
         value = self.word(index, "path")
+        try:
+            os.fsencode(value)
+        except UnicodeEncodeError:
+            _refuse(self.text, f"its path is {reprlib.repr(value)}, which no file can be called")
         if not value.startswith("/") or "\0" in value:
-            _refuse(self.text, f"its path is {value!r}, not an absolute one")
+            _refuse(self.text, f"its path is {reprlib.repr(value)}, not an absolute one")
         return value
 
     def bells(self, index: int, expected: int) -> tuple[int, ...]:

@@ -239,7 +239,9 @@ def attach(handle: Handle | str, **options: Any) -> QueueReader[Any] | QueueWrit
     """
     if isinstance(handle, str):
         handle = Handle.parse(handle)
-    elif not isinstance(handle, Handle):
+    elif isinstance(handle, Handle):
+        handle = handle.checked()
+    else:
         raise TypeError(f"a handle is text or a Handle, got {handle!r}")
     settings = Options(codec=handle.codec, **options)
     segment = Segment.adopt(handle.segment)
