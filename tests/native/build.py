@@ -31,7 +31,7 @@ MODES = {
 }
 # The folder of each program's own sources, and what the linker needs to know.
 PROGRAMS = {"tests": ("tests/native", []), "fuzz": ("tests/fuzz", ["-Wl,--wrap=mmap,--wrap=munmap,--wrap=malloc"])}
-ENGINES = {"tests/fuzz/main.cpp": False, "tests/fuzz/guided.cpp": True}  # the fuzzer's entry points: which is libFuzzer's
+ENGINES = {"tests/fuzz/main.cpp": False, "tests/fuzz/guided.cpp": True}  # the entry points: is it for libFuzzer?
 # The tests are short; what a sanitizer finds must fail them, and the first finding is the one to read.
 ENVIRONMENT = {
     "ASAN_OPTIONS": "detect_leaks=1:halt_on_error=1:abort_on_error=0",
