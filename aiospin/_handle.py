@@ -72,7 +72,7 @@ class Handle:
     def __reduce__(self) -> tuple[Callable[[object], Handle], tuple[str]]:
         return restored, (str(self),)
 
-    def checked(self) -> Handle:
+    def _checked(self) -> Handle:
         """The same, each field checked as if it had come as text. AttachError for one that was put together by hand."""
         try:
             text = str(self)

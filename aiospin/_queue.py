@@ -240,7 +240,7 @@ def attach(handle: Handle | str, **options: Any) -> QueueReader[Any] | QueueWrit
     if isinstance(handle, str):
         handle = Handle.parse(handle)
     elif isinstance(handle, Handle):
-        handle = handle.checked()
+        handle = handle._checked()
     else:
         raise TypeError(f"a handle is text or a Handle, got {handle!r}")
     settings = Options(codec=handle.codec, **options)
