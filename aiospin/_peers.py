@@ -175,9 +175,9 @@ def _has_fired(pidfd: int) -> bool:
 
 
 def _forget(sighting: _Sighting) -> None:
-    if sighting.pidfd is not None:
-        os.close(sighting.pidfd)
-        sighting.pidfd = None
+    pidfd, sighting.pidfd = sighting.pidfd, None  # first: a signal's exception may come right after the close
+    if pidfd is not None:
+        os.close(pidfd)
 
 
 def _close_in_child() -> None:

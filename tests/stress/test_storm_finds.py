@@ -5,6 +5,7 @@ Guarantee: no dice here. Each test fails without the line that mends it.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from ends import RING, content, pair
 from programs import Program
 
 import aiospin
+from aiospin._peers import Peers
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
@@ -31,7 +33,7 @@ def test_owned_messages_come_again_marked_if_an_older_slot_kept_them_in_the_ring
         backend = "fallback"
     queue: aiospin.Queue[bytes]
     with aiospin.Queue(capacity=RING) as queue, queue.writer() as writer:
-        reader = queue.reader()
+        reader: aiospin.QueueReader[bytes] = queue.reader()
         writer.put_many([content(sequence, 100) for sequence in range(4)])
         with Program(HOLDS_THE_FIRST_AND_GETS_TWO, {"handle": str(reader.handle)}, backend=backend) as child:
             assert child.hear() == "ready"
@@ -40,6 +42,33 @@ def test_owned_messages_come_again_marked_if_an_older_slot_kept_them_in_the_ring
             slots = [reader.try_acquire_read() for _ in range(4)]
             assert [slot is not None and slot.redelivered for slot in slots] == [True, True, True, False]
             del slots
+
+
+def test_an_interrupt_after_the_close_of_a_pidfd_does_not_close_its_number_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By then it may be the number of something else."""
+    close = os.close
+
+    def close_and_strike(fd: int) -> None:
+        close(fd)
+        raise KeyboardInterrupt
+
+    queue: aiospin.Queue[bytes]
+    with aiospin.Queue(capacity=RING) as queue:
+        segment = queue._segment
+        assert segment is not None
+        with Program('with aiospin.attach(arguments): say("ready"), hear()', str(queue.writer().handle)) as child:
+            assert child.hear() == "ready"
+            peers = Peers(segment, [0])
+            assert peers.refresh() and list(peers.fds().values()) == [0]
+            monkeypatch.setattr(os, "close", close_and_strike)
+            with pytest.raises(KeyboardInterrupt):
+                peers.close()
+            monkeypatch.undo()
+            peers.close()  # EBADF, or worse
+            child.say()
+            child.finish()
 
 
 class Treacherous:
