@@ -284,6 +284,10 @@ class Endpoint(_Core):
             for waits in list(self._sets):
                 waits._touch(self)
                 waits._poke()
+        self._wake_own()
+
+    def _wake_own(self) -> None:
+        """Let whoever waits for this end by itself attempt again."""
         if not self._wake_parked():
             self._line.kick()
 

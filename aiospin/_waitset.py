@@ -286,6 +286,7 @@ class WaitSet:
             self._candidates[member] = None
             if fd == member._own_bell:
                 member._drain()
+                member._wake_own()  # the bell may have been meant for it
             else:
                 self._look_for_deaths(self._entries[member])
         return bool(events)

@@ -105,6 +105,24 @@ async def test_a_bell_that_the_loop_hears_for_the_member_wakes_the_set(monkeypat
         assert reader.get_nowait() == content(1)
 
 
+async def test_a_bell_that_the_set_empties_wakes_who_waits_for_the_member_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A set that was waited on stays in the loop, and may hear the bell first."""
+    with pair(policy="eco") as (_, writer, reader), WaitSet([reader]) as waits:
+        waiting = asyncio.ensure_future(waits.wait())
+        await asleep(waits)
+        writer.put(content(0))
+        assert await waiting == [reader]
+        assert reader.get_nowait() == content(0)
+        monkeypatch.setattr(reader, "_look_after", lambda: None)  # nothing but the bell
+        alone = asyncio.ensure_future(reader.aget())
+        await turns(5)
+        writer.put(content(1))
+        waits._gather()
+        assert await asyncio.wait_for(alone, 60) == content(1)
+
+
 async def test_every_message_is_found_whoever_sends_and_whenever() -> None:
     chance = random.Random(1)
     with queues(5) as (writers, readers), WaitSet(readers) as waits:
