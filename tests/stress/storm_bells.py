@@ -1,0 +1,129 @@
+"""Finds lost wake-ups, which aiospin's own look at sleepers, once a second, would repair before anybody notices.
+
+That look is wrapped: when a sleeper is found ready, its bell must have rung, or ring as soon as the peer's process gets
+to it (or a successor of that process does). A bell that stays silent for PATIENCE seconds is a lost wake-up.
+
+Guarantee: raises Violation for one; costs nothing but at the look. Assumption: installed once, before the first wait.
+"""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from storm_message import Violation
+
+import aiospin
+from aiospin import _endpoint
+from aiospin._endpoint import Endpoint
+
+PATIENCE = 20.0  # seconds; a killed peer has a successor long before
+
+_pause = threading.Event()
+
+
+def install(count: Callable[[], None], period: float) -> None:
+    """From now on each look at a sleeper checks its bell; those of event loops are looked at every `period` seconds."""
+    recheck, look_after, look_after_set = Endpoint._recheck, Endpoint._look_after, aiospin.WaitSet._look_after
+
+    def checked_recheck(end: Any, waited: float) -> None:
+        # A sleep that no bell has ended, unless a peer died as well; the fallback notes that it has drained the bell.
+        if not _bereaved(end) if aiospin.backend == "native" else end.__dict__.get("_asleep", False):
+            _listen(end, lambda: True)
+            count()
+        recheck(end, waited)
+
+    def checked_look_after(end: Any) -> None:
+        if _sleeps(end):
+            _listen(end, lambda: _sleeps(end))
+            count()
+        look_after(end)
+
+    def checked_look_after_set(waits: Any) -> None:
+        for member, entry in list(waits._entries.items()):
+            if not member.closed and member not in waits._candidates and entry.descriptors:
+                _listen(member, lambda: True)
+                count()
+        look_after_set(waits)
+
+    # aiospin has no seam here: it has no use for one.
+    setattr(Endpoint, "_recheck", checked_recheck)  # noqa: B010
+    setattr(Endpoint, "_look_after", checked_look_after)  # noqa: B010
+    setattr(aiospin.WaitSet, "_look_after", checked_look_after_set)  # noqa: B010
+    setattr(_endpoint, "LOOK_AFTER", period)  # noqa: B010
+    for kind in (aiospin.QueueReader, aiospin.QueueWriter):
+        _note_wakes(kind)
+        if aiospin.backend == "fallback":
+            _note_drains(kind)
+
+
+def _note_wakes(kind: Any) -> None:
+    """What parks without the Python half is awake from the bell's callback, or a kick, until it parks anew."""
+    bell_callback, kick = kind._bell_callback, kind._kick
+
+    def noted_bell_callback(end: Any) -> Callable[[], None]:
+        called, reference = bell_callback(end), weakref.ref(end)
+
+        def rang() -> None:
+            alive = reference()
+            if alive is not None:
+                alive.__dict__["_woken_at"] = alive._counters()["parks"]
+            called()
+
+        return rang
+
+    def noted_kick(end: Any) -> None:
+        end.__dict__["_woken_at"] = end._counters()["parks"]
+        kick(end)
+
+    kind._bell_callback, kind._kick = noted_bell_callback, noted_kick
+
+
+def _note_drains(kind: Any) -> None:
+    announce, drain = kind._announce, kind._drain
+
+    def noted_announce(end: Any) -> bool:
+        ready: bool = announce(end)
+        end.__dict__["_asleep"] = not ready
+        return ready
+
+    def noted_drain(end: Any) -> None:
+        end.__dict__["_asleep"] = False
+        drain(end)
+
+    kind._announce, kind._drain = noted_announce, noted_drain
+
+
+def _sleeps(end: Any) -> bool:
+    """Whether the end has an operation that sleeps in a loop and was not woken yet."""
+    if end._closed or not end._opened or end._queued == 0 or not end._may_attempt():
+        return False
+    if end._parked_operation is not None:
+        return bool(end._counters()["parks"] != end.__dict__.get("_woken_at"))
+    head = next(iter(end._line._waiting.values()), None)
+    return head is not None and not head.done()
+
+
+def _bereaved(end: Any) -> bool:
+    poll = select.poll()
+    for pidfd in end._peers.fds():
+        poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _listen(end: Any, sleeps: Callable[[], bool]) -> None:
+    poll = select.poll()
+    poll.register(end._own_bell, select.POLLIN)
+    station = end._line.station
+    if station is not None and station._completion is not None:
+        poll.register(station._completion.fileno(), select.POLLIN)  # the waiter thread rings there
+    deadline = time.monotonic() + PATIENCE
+    while end._opened and end._ready() and sleeps() and not poll.poll(0):
+        if time.monotonic() > deadline:
+            where = f"in {len(end._sets)} sets" if end._in_sets else "in no set"
+            raise Violation(f"a lost wake-up: {end!r}, {where}, sleeps at {end._cursor}; {end.statistics()}")
+        _pause.wait(0.002)
