@@ -247,11 +247,11 @@ class ReaderCore:
                 return None
             check_published(published, start, capacity)
             at = start % capacity
-            sequence, total, offset, size, flags, checksum = HEADER.unpack_from(self._ring, at)
+            sequence, total, offset, size, _flags, checksum = HEADER.unpack_from(self._ring, at)
             end = check_extent(start, size, offset, total, published, capacity)
             at += HEADER_BYTES
             if self._checksum:
-                check_bytes(start, flags, checksum, self._ring[at : at + size])
+                check_bytes(start, checksum, self._ring[at : at + size])
             if offset:
                 if not self._continues(start, sequence, total, offset):
                     self._pass_over(start, end, sequence, last=offset + size == total)

@@ -87,9 +87,8 @@ def check_extent(position: int, size: int, offset: int, total: int, published: i
     return end
 
 
-def check_bytes(position: int, flags: int, checksum: int, payload: memoryview) -> None:
-    """The payload has the checksum that its header promises."""
-    if flags & _layout.SLOT_CHECKSUM:
-        found = crc32c(payload)
-        if found != checksum:
-            raise CorruptSlot(f"slot at {position} has checksum {found:#010x}, its header says {checksum:#010x}")
+def check_bytes(position: int, checksum: int, payload: memoryview) -> None:
+    """The payload has the checksum that its header promises: each slot of a queue with checksums has one."""
+    found = crc32c(payload)
+    if found != checksum:
+        raise CorruptSlot(f"slot at {position} has checksum {found:#010x}, its header says {checksum:#010x}")
