@@ -87,7 +87,7 @@ class Handle:
         TypeError if it is no text.
         """
         if not isinstance(text, str):
-            raise TypeError(f"a handle is text, got {reprlib.repr(text)}")
+            raise TypeError(f"a handle is text, got {_brief(text)}")
         version, body = _open(text.strip())
         if version != _layout.LAYOUT_VERSION:
             raise LayoutMismatch(f"the handle {_shown(text)}", version, _layout.LAYOUT_VERSION)
@@ -151,13 +151,13 @@ class _Fields:
     def number(self, index: int, what: str, largest: int = (1 << 64) - 1) -> int:
         value = self.fields[index]
         if type(value) is not int or not 0 <= value <= largest:
-            _refuse(self.text, f"its {what} is {reprlib.repr(value)}, not a number from 0 to {largest}")
+            _refuse(self.text, f"its {what} is {_brief(value)}, not a number from 0 to {largest}")
         return value
 
     def word(self, index: int, what: str) -> str:
         value = self.fields[index]
         if not isinstance(value, str):
-            _refuse(self.text, f"its {what} is {reprlib.repr(value)}, not text")
+            _refuse(self.text, f"its {what} is {_brief(value)}, not text")
         return value
 
     def sixteen_bytes(self, index: int, what: str) -> bytes:
@@ -166,7 +166,7 @@ class _Fields:
         except ValueError:
             value = b""
         if len(value) != 16:
-            _refuse(self.text, f"its {what} is {reprlib.repr(self.fields[index])}, not 32 hexadecimal digits")
+            _refuse(self.text, f"its {what} is {_brief(self.fields[index])}, not 32 hexadecimal digits")
         return value
 
     def path(self, index: int) -> str | None:
@@ -176,9 +176,9 @@ class _Fields:
         try:
             os.fsencode(value)
         except UnicodeEncodeError:
-            _refuse(self.text, f"its path is {reprlib.repr(value)}, which no file can be called")
+            _refuse(self.text, f"its path is {_brief(value)}, which no file can be called")
         if not value.startswith("/") or "\0" in value:
-            _refuse(self.text, f"its path is {reprlib.repr(value)}, not an absolute one")
+            _refuse(self.text, f"its path is {_brief(value)}, not an absolute one")
         return value
 
     def bells(self, index: int, expected: int) -> tuple[int, ...]:
@@ -192,6 +192,12 @@ class _Fields:
 
 def _is_list(value: object) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
+
+
+def _brief(value: object) -> str:
+    """What an error repeats of a value that may be anything."""
+    text = reprlib.repr(value)
+    return text if len(text) <= 2 * _SHOWN else text[: 2 * _SHOWN] + "..."
 
 
 def _shown(text: str) -> str:
