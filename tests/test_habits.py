@@ -24,6 +24,7 @@ SLEEPS: Mapping[str, str] = {
 
 # Where an `except` may be broad without raising again, and why.
 BROAD: Mapping[str, str] = {
+    "tests/kill/actor.py": "carries whatever an order raised to the harness, which raises it",
     "tests/forked.py": "carries whatever a forked child raised to its parent, which raises it",
 }
 
