@@ -11,6 +11,7 @@ spelled as an operator; what is called does one atomic operation.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,22 +56,24 @@ class Operation:
     line: int
 
 
-def operations(root: Path = ROOT) -> dict[str, Operation]:
-    """Every atomic operation under `root`/native, by name."""
+def operations(changed: Mapping[str, str] | None = None) -> dict[str, Operation]:
+    """Every atomic operation under native/, by name; `changed` holds texts to read in place of some files."""
     texts = {
-        path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
-        for path in sorted(root.glob("native/**/*"))
+        path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(ROOT.glob("native/**/*"))
         if path.suffix in (".h", ".cpp")
     }
+    texts.update(changed or {})
     found = [operation for file, text in texts.items() for operation in atomics(file, text)]
-    called = {o.function.split()[1]: o for o in found if o.function.split()[0] in CALLEES}
+    called = tuple((o.function.split()[1], o) for o in found if o.function.split()[0] in CALLEES)
     found += [operation for file, text in texts.items() for operation in calls(file, text, called)]
     by_name = {operation.name: operation for operation in found}
     assert len(by_name) == len(found), "two operations have one name"
     return by_name
 
 
-def atomics(file: str, text: str) -> list[Operation]:
+@functools.cache
+def atomics(file: str, text: str) -> tuple[Operation, ...]:
     """Every atomic operation of one file, in the order of the text."""
     code = _without_comments(text)
     found: list[Operation] = []
@@ -79,19 +82,21 @@ def atomics(file: str, text: str) -> list[Operation]:
         if order is None:
             continue  # not an atomic; test_sync_tags.py sees to it that no atomic leaves its order out
         found.append(_named(found, file, code, match, match["word"], KINDS[match["verb"]], order[1]))
-    return found
+    return tuple(found)
 
 
-def calls(file: str, text: str, called: Mapping[str, Operation]) -> list[Operation]:
-    """Every call in one file of a function that makes one atomic operation."""
+@functools.cache
+def calls(file: str, text: str, called: tuple[tuple[str, Operation], ...]) -> tuple[Operation, ...]:
+    """Every call in one file of a function that makes one atomic operation: `called` has those."""
+    by_name = dict(called)
     code = _without_comments(text)
     found: list[Operation] = []
     for match in _CALL.finditer(code):
         names = re.findall(r"\w+", match["word"])
         word = names[-2] if names[-1] == "cursor" and len(names) > 1 else names[-1]
-        callee = called[match["verb"]]
+        callee = by_name[match["verb"]]
         found.append(_named(found, file, code, match, word, callee.kind, callee.order))
-    return found
+    return tuple(found)
 
 
 def _without_comments(text: str) -> str:

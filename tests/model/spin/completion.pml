@@ -15,7 +15,7 @@
 #define WORDS 1
 #define WRITERS 1
 #define STORES 1
-#include "tso.h"
+#include "tso.inc"
 
 #define LOOP 0
 byte tokens, taken;

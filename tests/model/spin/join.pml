@@ -38,7 +38,7 @@
 #define WORDS 8
 #define WRITERS 2
 #define STORES 3
-#include "tso.h"
+#include "tso.inc"
 
 #define WRITER 0
 #define READER 1

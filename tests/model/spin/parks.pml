@@ -17,7 +17,7 @@
 #define WORDS 2
 #define WRITERS 2
 #define STORES 1
-#include "tso.h"
+#include "tso.inc"
 
 #define WRITER 0
 #define WAITER 1

@@ -25,7 +25,7 @@
 #define WORDS 8
 #define WRITERS 2
 #define STORES 4
-#include "tso.h"
+#include "tso.inc"
 
 #define WRITER 0
 #define READER 1
