@@ -189,10 +189,10 @@ class Role(abc.ABC):
         loop.set_exception_handler(_judge_loop)
         try:
             loop.run_until_complete(self._many_in_loop(operations))
+            loop.run_until_complete(loop.shutdown_asyncgens())
             if abandons and not self.holds():
                 self._abandon(loop)
         finally:
-            loop.run_until_complete(loop.shutdown_asyncgens())
             loop.close()
         gc.collect()
 
