@@ -67,7 +67,7 @@ class Role(abc.ABC):
         self.fate = Fate(book, post)
         self.asked = False  # the operation under way was given a time-out
         self.waits: aiospin.WaitSet | None = None
-        self._told: dict[int, _roles.Seat] = {}
+        self._told: dict[tuple[int, int], _roles.Seat] = {}  # by role and pid
         self.interrupts = 0
         self._alarmed = False
         # In the fallback a signal's exception may come between any two lines, as between the cursor and the bells.
@@ -273,10 +273,10 @@ class Role(abc.ABC):
             raise Violation(f"role {self.role} does not wait for role {role}") from error
         if not self.book.page(role).was_killed(error.pid):
             raise Violation(f"{UNEXPLAINED_DEATH}: pid {error.pid} in role {role}") from error
-        if error.pid in self._told:
-            then, now = self._told[error.pid], _roles.seat(self.end._segment, role)
+        if (role, error.pid) in self._told:
+            then, now = self._told[role, error.pid], _roles.seat(self.end._segment, role)
             raise Violation(f"the same death, told a second time: {then}, then {now}") from error
-        self._told[error.pid] = _roles.seat(self.end._segment, role)
+        self._told[role, error.pid] = _roles.seat(self.end._segment, role)
         self.page.count("deaths told")
         self.bereaved(error)
 
