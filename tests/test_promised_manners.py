@@ -35,7 +35,7 @@ def test_sigterm_is_the_loops_while_a_call_is_awaited(run_async: Callable[[Any],
                 while not epoch(reader):
                     await asyncio.sleep(0)
                 os.kill(os.getpid(), signal.SIGTERM)
-                assert await waiting == b"from the handler"
+                assert await asyncio.wait_for(waiting, 60) == b"from the handler"
             finally:
                 assert loop.remove_signal_handler(signal.SIGTERM)
 
