@@ -52,6 +52,7 @@ class Sleeper(_loop.Wait, Protocol):
     def _monitor(self, completion: Any, token: int, horizon_us: float, /) -> None: ...
     def _unmonitor(self) -> None: ...
     def _peer_fds(self) -> list[int]: ...
+    def _has_new_peers(self) -> bool: ...
     def _touch_sets(self) -> None: ...
     def _bell_callback(self) -> Callable[[], None]: ...
     def _on_peer(self) -> None: ...
@@ -83,12 +84,13 @@ class Line:
         self._waiting[operation] = future
         if remaining is not None and operation not in self._timers:
             self._expire_in(station, remaining, operation, time.monotonic() + remaining)
+        station.begin(endpoint, endpoint._look_after_period)
+        # Notes who the peers are: before they are listened to, so that nobody who comes in between is overlooked.
+        endpoint._home = None if endpoint._in_sets else station.loop
         if self._is_head(operation) and endpoint._may_attempt():
-            if again:  # woken for nothing: perhaps a peer came or went, which rings too
+            if again or endpoint._has_new_peers():  # woken for nothing: perhaps a peer went, which rings too
                 self.listen_to_peers(endpoint)
             self._arm(endpoint, station, operation, future)
-        station.begin(endpoint, endpoint._look_after_period)
-        endpoint._home = None if endpoint._in_sets else station.loop
         return future
 
     def leave(self, endpoint: Sleeper, operation: Any) -> None:
@@ -175,9 +177,7 @@ class Line:
             self._disarm(endpoint)
         endpoint._touch_sets()
         horizon_us = endpoint._horizon_us()
-        if horizon_us > 0:
-            completion, self._token = station.watch(future)
-            endpoint._monitor(completion, self._token, horizon_us)
+        if horizon_us > 0 and self._watch(endpoint, station, future, horizon_us):
             stage = "monitor"
         elif endpoint._announce():
             future.set_result(True)
@@ -186,6 +186,16 @@ class Line:
             stage = "parked"
         if _seams.stage is not None:
             _seams.reached(stage, operation)
+
+    def _watch(self, endpoint: Sleeper, station: _loop.Station, future: _loop.Future, horizon_us: float) -> bool:
+        """Hand a wait to the waiter thread. False if there is no descriptor or thread for it: then it parks at once."""
+        try:
+            completion, self._token = station.watch(future)
+            endpoint._monitor(completion, self._token, horizon_us)
+        except OSError:
+            self._disarm(endpoint)
+            return False
+        return True
 
     def _disarm(self, endpoint: Sleeper) -> None:
         token, self._token = self._token, None

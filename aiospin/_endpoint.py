@@ -305,6 +305,9 @@ class Endpoint(_Core):
         self._touch_sets()
         return self._peer_descriptors()
 
+    def _has_new_peers(self) -> bool:
+        return self._peers is not None and self._peers.is_stale()
+
     def _touch_sets(self) -> None:
         """A wait that begins here may drain the bell that wait sets listen to."""
         if self._in_sets:

@@ -48,17 +48,31 @@ class Peers:
     def __init__(self, segment: Segment, roles: Sequence[int]) -> None:
         self._segment = segment
         self._seen = {role: _Sighting(tenure=0) for role in roles}
+        self._retired: list[int] = []  # pidfds of predecessors, which somebody may still poll
         _everyone.add(self)
 
+    def is_stale(self) -> bool:
+        """Whether somebody took a role since `refresh`. Opens and closes nothing."""
+        return any(self._tenure(role) != sighting.tenure for role, sighting in self._seen.items())
+
     def refresh(self) -> bool:
-        """Open pidfds for holders not seen before. True if the set of descriptors changed. Cheap when nothing did."""
-        before = set(self.fds())
+        """Open pidfds for holders not seen before. True if the set of descriptors changed. Cheap when nothing did.
+
+        A predecessor's pidfd stays open until the next refresh: its successor's never has the same number, so that a
+        poll set can be brought up to date by comparing numbers.
+        """
+        while self._retired:
+            os.close(self._retired.pop())
+        changed = False
         for role, sighting in self._seen.items():
             tenure = self._tenure(role)
-            if tenure != sighting.tenure:
-                _forget(sighting)
-                self._seen[role] = self._sight(role, tenure, sighting.living)
-        return set(self.fds()) != before
+            if tenure == sighting.tenure:
+                continue
+            new = self._seen[role] = self._sight(role, tenure, sighting.living)
+            changed = changed or new.pidfd is not None or sighting.pidfd is not None
+            if sighting.pidfd is not None:
+                self._retired.append(sighting.pidfd)
+        return changed
 
     def fds(self) -> dict[int, int]:
         """Descriptors that become readable when a holder ends, each with its role."""
@@ -95,6 +109,8 @@ class Peers:
         """Close every pidfd. Idempotent."""
         for sighting in self._seen.values():
             _forget(sighting)
+        while self._retired:
+            os.close(self._retired.pop())
 
     def _tenure(self, role: int) -> int:
         at = _layout.seat_offset(self._segment.readers, role) + _layout.SEAT_STATE

@@ -307,3 +307,24 @@ def test_collecting_a_reader_after_a_cancelled_wait_leaves_nothing(
         run_async(make())
         gc.collect()
     assert {warning.category for warning in caught} == {ResourceWarning}
+
+
+async def test_a_successor_that_came_with_a_message_is_watched_from_the_next_wait_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its message ends the wait that its arrival woke, so no wait has been in vain when it dies."""
+    with Queue(capacity="64 KiB", policy="eco") as queue, queue.reader() as reader:
+        monkeypatch.setattr(reader, "_look_after", lambda: None)  # which would mend it within a second
+        for turn in range(2):
+            waiting = asyncio.ensure_future(reader.aget())
+            await suspended(reader)
+            with peer(put_and_hold, queue.writer(), turn, 1) as writer:
+                while not reader._ready():  # both have rung before the loop hears either
+                    pass
+                assert await waiting == content(turn)
+                bereaved = asyncio.ensure_future(reader.aget())
+                await suspended(reader)
+                kill(writer)
+                with pytest.raises(PeerDied) as told:
+                    await asyncio.wait_for(bereaved, 30)
+                assert (told.value.pid, told.value.noticed) == (writer.pid, "pidfd")

@@ -309,3 +309,24 @@ def test_close_is_idempotent(segment: Segment) -> None:
         peers.close()
         peers.close()
         assert open_descriptors().keys() == before
+
+
+def test_a_successors_pidfd_is_another_number_and_its_predecessors_stays_open_for_now(
+    segment: Segment, peers: Peers
+) -> None:
+    """Whoever compares numbers to bring a poll set up to date would take the new one for the old one."""
+    with holding(segment, READER) as first:
+        assert peers.refresh()
+        assert not peers.is_stale()
+        (old,) = peers.fds()
+        first.channel.send("leave")
+        first.channel.recv()
+        with holding(segment, READER):
+            assert peers.is_stale()
+            assert peers.refresh()
+            assert not peers.is_stale()
+            (new,) = peers.fds()
+            assert new != old
+            assert old in open_descriptors()
+            assert not peers.refresh()
+            assert old not in open_descriptors()

@@ -215,7 +215,9 @@ int set_home(PyObject* op, PyObject* loop, void*) {
   const Guard guard;
   PyObject* reference = loop == nullptr || loop == Py_None ? nullptr : PyWeakref_NewRef(loop, nullptr);
   if (reference == nullptr && PyErr_Occurred()) return -1;
-  Py_XSETREF(as_endpoint(op)->home, reference);
+  Endpoint* self = as_endpoint(op);
+  Py_XSETREF(self->home, reference);
+  if (self->opened && self->rank >= 0) self->home_peer = seat_of_writer(as_reader(self));
   return 0;
 }
 

@@ -1,6 +1,9 @@
 // aiospin._native: the table of contents.
 #include <pthread.h>
 
+#include <exception>
+#include <system_error>
+
 #include "bindings/cold.h"
 #include "bindings/endpoint.h"
 #include "bindings/operation.h"
@@ -41,6 +44,16 @@ bool in_main_interpreter() { return PyInterpreterState_Get() == PyInterpreterSta
 
 }  // namespace
 
+// What the kernel refuses is an OSError, which says what was called; pybind11 would make it a RuntimeError.
+void translate_refusals(std::exception_ptr thrown) {
+  try {
+    if (thrown) std::rethrow_exception(thrown);
+  } catch (const std::system_error& error) {
+    const Ref arguments(Py_BuildValue("(is)", error.code().value(), error.what()));
+    if (arguments) PyErr_SetObject(PyExc_OSError, arguments.get());
+  }
+}
+
 PyObject* take_exception() {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -80,6 +93,7 @@ PYBIND11_MODULE(native_in_main, module, py::mod_gil_not_used(), py::multiple_int
   if (!bindings::in_main_interpreter()) throw py::import_error(bindings::kMainOnly);
   module.doc() = "The native backend of aiospin.";
   module.attr("NAME") = "native";
+  py::register_local_exception_translator(bindings::translate_refusals);
   PyObject* m = module.ptr();
   bindings::guarded = py::list().release().ptr();
   if (!bindings::look_up_names_and_classes() || !bindings::make_turn(m) || !bindings::make_slot_types(m) ||

@@ -61,6 +61,7 @@ Parking park_here(OperationObject* self, Ref& future) {
   if (endpoint->home == nullptr || !endpoint->opened || !reads(self) || self->deadline.limited() || self->left || hooked()) {
     return Parking::elsewhere;
   }
+  if (endpoint->home_peer != seat_of_writer(as_reader(endpoint))) return Parking::elsewhere;  // to be watched as well
   if (endpoint->horizon->horizon_us(to_us(ticks())) > 0) return Parking::elsewhere;
   const Ref loop(PyObject_CallNoArgs(classes.get_running_loop));
   if (!loop) return Parking::failed;

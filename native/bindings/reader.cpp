@@ -64,6 +64,8 @@ Attempt take(ReaderObject* self, queue::Slot& slot) {
     case queue::Look::empty:
       return raise_failure(self) ? Attempt::failed : Attempt::not_ready;
     case queue::Look::closed:
+      // It may have died while it was closing.
+      if (raise_failure(self)) break;
       PyErr_Format(classes.queue_closed, "reader %d: the stream has ended", self->rank);
       break;
     case queue::Look::dropped:

@@ -103,6 +103,7 @@ unsigned Writer::flush() noexcept {
   // since W has not moved.
   // relaxed: ordered before W by its exchange. The cursor is voided first so that no mixture of old and new can agree.
   journal.cursor.store(kNobody, std::memory_order_relaxed);
+  AIOSPIN_PROBE(journal_voided);
   // sync:journal release: the void is visible before the new sequence.
   journal.sequence.store(sequence_, std::memory_order_release);
   // sync:journal release: the sequence is visible before the cursor that vouches for it.
