@@ -320,6 +320,8 @@ class Endpoint(_Core):
             return []
         if self._peers.refresh():
             self._meet_peers()
+        if self._peers.missed and self._look_for_deaths():
+            self._segment.ring(self._role_number)  # no pidfd will: the sleep that is about to begin ends at once
         return list(self._peers.fds())
 
     def _meet_peers(self) -> None:

@@ -48,6 +48,7 @@ class Peers:
     def __init__(self, segment: Segment, roles: Sequence[int]) -> None:
         self._segment = segment
         self._seen = {role: _Sighting(tenure=0) for role in roles}
+        self.missed = False  # somebody had gone by the time we first looked: only `check` will tell
         self._retired: list[int] = []  # pidfds of predecessors, which somebody may still poll
         _everyone.add(self)
 
@@ -84,6 +85,7 @@ class Peers:
         Closes the pidfds of those who ended; remove them from poll sets first, or look at `fds` again afterwards.
         """
         self.refresh()
+        self.missed = False
         return [death for role in list(self._seen) if (death := self._check(role)) is not None]
 
     def state(self, role: int) -> State:
@@ -121,6 +123,7 @@ class Peers:
         sighting = _Sighting(tenure, living=living)
         pid = _roles.holder(self._segment, role)
         if pid is None:
+            self.missed = True
             seat = _roles.seat(self._segment, role)
             sighting.pid = seat.pid if seat.pid_namespace == _host.pid_namespace() else 0
             return sighting

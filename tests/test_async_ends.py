@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import warnings
 import weakref
 from collections.abc import Callable
@@ -29,7 +30,17 @@ from async_rig import (
     turns,
 )
 
-from aiospin import Full, PeerDied, Queue, QueueClosed, ReaderBusy, ReaderDropped
+from aiospin import (
+    Full,
+    PeerDied,
+    Queue,
+    QueueClosed,
+    QueueReader,
+    QueueWriter,
+    ReaderBusy,
+    ReaderDropped,
+    WaitSet,
+)
 
 
 async def test_a_closed_stream_is_drained_and_then_ends() -> None:
@@ -328,3 +339,37 @@ async def test_a_successor_that_came_with_a_message_is_watched_from_the_next_wai
                 with pytest.raises(PeerDied) as told:
                     await asyncio.wait_for(bereaved, 30)
                 assert (told.value.pid, told.value.noticed) == (writer.pid, "pidfd")
+
+
+def claim_and_hold(writer: QueueWriter[Any]) -> None:
+    """Become the writer, and stay."""
+    with writer:
+        signal.pause()
+
+
+@pytest.mark.parametrize("way", ["sync", "await", "wait set"])
+def test_a_peer_that_died_before_anybody_looked_is_told_at_once(
+    way: str, run_async: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no pidfd of it, and nothing that would ring any more."""
+    with Queue(capacity="64 KiB") as queue, queue.reader() as reader:
+        monkeypatch.setattr(reader, "_look_after", lambda: None)
+        monkeypatch.setattr(reader, "_recheck", lambda waited: None)
+        with peer(claim_and_hold, queue.writer()) as writer:
+            while not reader._has_new_peers():
+                pass
+            kill(writer)
+        with pytest.raises(PeerDied):
+            if way == "sync":
+                reader.get(timeout=30)
+            elif way == "await":
+                run_async(asyncio.wait_for(_get(reader), 30))
+            else:
+                with WaitSet([reader]) as waits:
+                    monkeypatch.setattr(waits, "_look_after", lambda: None)
+                    assert waits.wait_sync(timeout=30) == [reader]
+                reader.get_nowait()
+
+
+async def _get(reader: QueueReader[Any]) -> Any:
+    return await reader.aget()
