@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 
+#include "platform/fence.h"
 #include "platform/membarrier.h"
 #include "platform/probe.h"
 #include "shm/checksum.h"
@@ -90,6 +91,7 @@ Look Reader::refresh() noexcept {
 
 // A reader that was dropped may have been overrun: what looks damaged is then no damage.
 Look Reader::corrupt() const noexcept {
+  order_loads();  // the gate must not be older than the bytes that were found damaged
   return standing(*segment_, rank_) == Standing::dropped ? Look::dropped : Look::corrupt;
 }
 
