@@ -13,6 +13,7 @@ faster. Assumption: Linux, and room for some 20 MB.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import shutil
@@ -115,7 +116,7 @@ class Storm:
         folder = Path(tempfile.mkdtemp(prefix="storm-"))
         names = folder / "segments"
         names.mkdir(mode=0o700)
-        weather = self.weather
+        weather, before = self.weather, _footprint()
         named: dict[str, Any] = {"name": f"storm{os.getpid()}", "directory": str(names)} if weather.named else {}
         try:
             queue: aiospin.Queue[bytes] = aiospin.Queue(
@@ -134,6 +135,9 @@ class Storm:
             left = os.listdir(names)
             if left:
                 raise Violation(f"left in the directory of named segments: {left}")
+            descriptors = _footprint() - before
+            if descriptors:
+                raise Violation(f"left open by the queue and its handles: {sorted(descriptors)}")
             return self._figures
         finally:
             shutil.rmtree(folder)
@@ -271,6 +275,15 @@ class Storm:
         totals["messages"] = sum(counts["messages"] for counts in readers)
         self._figures.counts = totals
         self._book.close()
+
+
+def _footprint() -> set[str]:
+    """The descriptors of this process, but for the one that lists them."""
+    found = set()
+    for entry in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found.add(f"{entry} -> {os.readlink(f'/proc/self/fd/{entry}')}")
+    return found
 
 
 def main(arguments: list[str] | None = None) -> int:

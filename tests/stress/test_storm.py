@@ -9,7 +9,7 @@ from storm import Storm
 @pytest.mark.usefixtures("leaves_nothing")
 def test_a_storm_breaks_no_promise() -> None:
     """The dice of this seed lead to every kind of operation, to deaths on both sides and to late joiners."""
-    figures = Storm(seed=4, seconds=3.0).run()
+    figures = Storm(seed=4, seconds=2.5).run()
     counts = figures.counts
     assert figures.messages > 0
     for what in ("cancels", "time-outs", "views", "late releases", "forgotten", "moves", "detaches", "joins"):
