@@ -117,14 +117,22 @@ def _noting(stage: Stage, look: Callable[..., None], waits: bool) -> Callable[..
     def noting(end: Any, *arguments: Any) -> None:
         if end._opened and (waits or end._queued) and end._ready():
             stage.unrung += not select.select([end._own_bell, *end._peers.fds()], [], [], 0)[0]
+        if stage.tells_looks and (waits or end._queued):
+            stage.tell("looked", None)
         look(end, *arguments)
 
     return noting
 
 
-async def call(stage: Stage, do: Callable[..., Any], *arguments: Any) -> Any:
-    """Whatever else a test wants done: a function that can be pickled."""
-    return do(stage, *arguments)
+async def tell_looks(stage: Stage, on: bool) -> None:
+    """Tell whenever a wait looks at its peers by itself."""
+    stage.tells_looks = on
+
+
+async def next_pid(stage: Stage, pid: int) -> None:
+    """Let the next process of this PID namespace have that pid."""
+    with open("/proc/sys/kernel/ns_last_pid", "w", encoding="ascii") as last:
+        last.write(str(pid - 1))
 
 
 # survivors and successors
@@ -199,6 +207,51 @@ async def keep(stage: Stage, end: str, count: int) -> None:
         slot = stage.ends[end].try_acquire_read()
         assert slot is not None
         stage.kept.append(slot)
+
+
+async def hold(stage: Stage, end: str, count: int) -> list[int]:
+    """Wait for so many slots, and hold them. Answers with their numbers."""
+    for _ in range(count):
+        acquire = stage.ends[end].acquire_read()
+        stage.kept.append(acquire.__enter__() if stage.is_sync else await acquire)
+    return [slot.sequence for slot in stage.kept]
+
+
+async def write_and_drop(stage: Stage, end: str, until: int, every: int) -> None:
+    """Put messages, and drop reader 0 now and then, alive or not."""
+    writer = stage.ends[end]
+    while writer._sequence < until:
+        if writer._sequence % every == every - 1:
+            writer.drop_reader(0, force=True)
+        await _put(stage, writer, message(writer._sequence))
+
+
+async def read_persistently(stage: Stage, end: str, handle: str) -> list[list[int]]:
+    """Read until the stream ends, and come again whenever one was dropped. Answers with what was read in each life."""
+    lives: list[list[int]] = []
+    while True:
+        numbers: list[int] = []
+        lives.append(numbers)
+        stage.ends[end] = reader = aiospin.attach(handle)
+        try:
+            while True:
+                async with _reading(stage, reader) as slot:
+                    sequence, payload = slot.sequence, bytes(slot.data)
+                if is_whole(sequence, payload):
+                    numbers.append(sequence)
+                else:  # overwritten under its eyes: then it was dropped, and is told so now
+                    await _put_off(stage, reader)
+        except aiospin.ReaderDropped:
+            continue
+        except aiospin.QueueClosed:
+            return lives
+        finally:
+            reader.close()
+
+
+async def _put_off(stage: Stage, reader: Any) -> None:
+    async with _reading(stage, reader) as slot:
+        raise AssertionError(f"message {slot.sequence} comes after a damaged one")
 
 
 # what writers are killed in

@@ -24,7 +24,7 @@ from world import Crew
 import aiospin
 
 BACKENDS = ("native", "fallback") if aiospin.backend == "native" else ("fallback",)
-PER_PLOT = 3  # cells, and as many of the plots of owners
+PER_PLOT = 2  # cells, and as many of the plots of owners
 
 
 @pytest.fixture(scope="module")

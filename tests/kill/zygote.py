@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 5.0  # seconds
+PATIENCE = 30.0  # seconds
 
 _HERE = Path(__file__).resolve().parent
 
