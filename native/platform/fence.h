@@ -10,6 +10,7 @@ namespace aiospin {
 
 inline void order_loads() noexcept {
 #if !defined(__SANITIZE_THREAD__)
+  // sync:gate acquire: the gate that is loaded next is no older than the bytes that were loaded before.
   std::atomic_thread_fence(std::memory_order_acquire);
 #endif
 }
