@@ -24,6 +24,7 @@ from matrix import BACKENDS, Outcome, play
 from scene import ASLEEP, END, Cell
 from world import Crew
 
+_TELL_EVERY = 2000  # cells
 _TRIES = 3  # for a step that depends on who is faster
 
 
@@ -191,6 +192,8 @@ def _find_and_play(tally: Tally, workers: Workers, everything: bool) -> list[str
 def _count(tally: Tally, results: Iterable[Any]) -> None:
     for _, outcome in results:
         tally.count(outcome)
+        if tally.tried % _TELL_EVERY == 0:
+            print(f"  {tally.tried} tried, {len(tally.failed)} failed", flush=True)
 
 
 if __name__ == "__main__":

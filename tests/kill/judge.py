@@ -46,7 +46,6 @@ def _after_writer(scene: Scene, plot: Plot) -> None:
     came = sight.present and sight.tenure > scene.mourned
     scene.kill()
     over: set[int] = set()  # readers that were dropped
-    owed: set[int] = set()  # readers that may hear of the death yet: the stream had ended, and that was told first
     for rank in ranks:
         scene.read_on(rank)
     for rank in ranks:
@@ -56,9 +55,7 @@ def _after_writer(scene: Scene, plot: Plot) -> None:
         ended = scene.heard(rank)
         if ended == ["dropped"] and dropped:
             over.add(rank)
-        elif ended == ["closed"] and sight.ended:
-            owed |= {rank} if came else set()
-        else:
+        elif not (ended == ["closed"] and sight.ended):
             assert came, f"reader {rank} heard {ended} of a writer that had not come"
             _told_of_death(scene, ended, None, {victim.pid}, by[rank])
     first = scene.claim(scene.other("spare"), "writer")
@@ -73,10 +70,6 @@ def _after_writer(scene: Scene, plot: Plot) -> None:
     for rank in ranks:
         if rank not in over:
             ended = scene.heard(rank)
-            if rank in owed and ended[0] == "died":
-                _told_of_death(scene, ended, None, {victim.pid}, by[rank])
-                scene.read_on(rank)
-                ended = scene.heard(rank)
             assert ended == ["closed"], f"reader {rank}: {ended} instead of the end of the stream"
     acknowledged = [sequence for sequence in scene.told("put") if sequence >= first]
     assert not acknowledged, f"put() has returned for {acknowledged}, and the successor begins at {first}"

@@ -40,7 +40,7 @@ SEAMS: dict[str, Seam] = {
     "half of the copy": Seam(WRITER, r"probe:copy#2", rf"{_W}:_write self.ring\[at:stop\] = .*", "put pieces"),
     "half of the copy, in place": Seam(WRITER, r"act:half of the copy#1", r"act:half of the copy", "write in place"),
     "before the journal": Seam(WRITER, r"probe:journal#\d+", rf"{_W}:_publish words\[entry\] = .*"),
-    "within the journal": Seam(WRITER, None, rf"{_W}:_publish words\[entry \+ 1\] = .*"),
+    "within the journal": Seam(WRITER, r"probe:journal_voided#\d+", rf"{_W}:_publish words\[entry \+ 1\] = .*"),
     "before the exchange of W": Seam(WRITER, r"probe:publish#\d+", rf"{_W}:_publish words\[self._at.published\] = .*"),
     "after the exchange of W": Seam(WRITER, r"probe:published#\d+", rf"{_W}:_publish rung = .*"),
     "before ringing": Seam(WRITER, r"probe:ring#\d+", rf"{_W}:_ring bell.ring.*"),
@@ -99,9 +99,6 @@ SEAMS: dict[str, Seam] = {
 }
 
 
-_WITHIN = {"within the journal"}  # between two stores of the extension, which has no probe there
-
-
 def text_of(step: str) -> str:
     """A step with its line's text instead of its number: "file:function text"."""
     place = step.rsplit("#", 1)[0]
@@ -128,4 +125,4 @@ def seams_of(plot: str, backend: str, step: str) -> list[str]:
 def missing(backend: str, steps: Iterable[tuple[str, str]]) -> list[str]:
     """Which seams of a backend none of the (plot, step) pairs comes to."""
     there = {name for plot, step in steps for name in seams_of(plot, backend, step)}
-    return [name for name in SEAMS if name not in there and not (backend == "native" and name in _WITHIN)]
+    return [name for name in SEAMS if name not in there]
