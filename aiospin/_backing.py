@@ -185,11 +185,6 @@ def _reserve(fd: int, size: int, path: str | None) -> None:
 def _each_role(roles: int, make: Callable[[int], int], undo: ExitStack) -> tuple[int, ...]:
     bells: list[int] = []
     for role in range(roles):
-        try:
-            bells.append(make(role))
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
-                raise
-            raise OSError(error.errno, f"{error.strerror}: {roles - 1} readers take {roles} bells") from error
+        bells.append(make(role))
         undo.callback(os.close, bells[-1])
     return tuple(bells)

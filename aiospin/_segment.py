@@ -16,6 +16,7 @@ from contextlib import ExitStack
 
 from aiospin import _backend, _backing, _descriptors, _header, _host, _layout
 from aiospin._errors import AttachError
+from aiospin._exhaustion import descriptors_for
 from aiospin._handle import SegmentRef
 from aiospin._header import FileId, Header
 
@@ -115,7 +116,7 @@ class Segment:
         _check_shape(readers, capacity)
         identity = os.urandom(16)
         size, roles = _layout.segment_bytes(readers, capacity), readers + 1
-        with ExitStack() as undo:
+        with descriptors_for(f"a queue of {readers} readers", roles + 2), ExitStack() as undo:
             if name is None and directory is None:
                 backing = _backing.make_anonymous(size, roles)
             else:
@@ -157,7 +158,7 @@ class Segment:
 
     @classmethod
     def _attach(cls, ref: SegmentRef, descriptors: dict[int, int]) -> Segment:
-        with ExitStack() as undo:
+        with descriptors_for(f"attaching to {ref.name}", 2), ExitStack() as undo:
             for travelled in set(descriptors.values()):
                 undo.callback(os.close, travelled)
             fd = descriptors.pop(SEGMENT_KEY, -1)
@@ -198,7 +199,8 @@ class Segment:
         Open them while the owner lives: afterwards nobody can be asked for them.
         """
         needed = range(self.readers + 1) if role == _layout.WRITER else (_layout.WRITER, role)
-        return {other: self.bell(other) for other in needed}
+        with descriptors_for(f"{_layout.role_name(role)} of {self.ref.name}", len(needed)):
+            return {other: self.bell(other) for other in needed}
 
     def ring(self, role: int) -> None:
         """Wake whoever sleeps on that bell."""

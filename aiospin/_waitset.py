@@ -76,15 +76,23 @@ class WaitSet:
         self._inherited = False
         self._epoll = select.epoll()
         # Readable once somebody has changed the set or a member, in whatever thread: a wait that sleeps looks again.
-        self._poked = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._epoll.register(self._poked, select.EPOLLIN)
+        try:
+            self._poked = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        except OSError:
+            self._epoll.close()
+            raise
         self._station: _loop.Station | None = None
         self._waiter: _loop.Future | None = None
         self._turn: _Turn | None = None
         self._period = LOOK_AFTER
         _everyone.add(self)
-        for member in members:
-            self.add(member)
+        try:
+            self._epoll.register(self._poked, select.EPOLLIN)
+            for member in members:
+                self.add(member)
+        except BaseException:
+            self.close()
+            raise
 
     def add(self, member: Member, *, nbytes: int = 0) -> None:
         """Wait for this one too.

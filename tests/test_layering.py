@@ -22,7 +22,7 @@ NATIVE = ROOT / "native"
 LAYERS = [
     {"_deadline", "_errors", "_flags", "_interpreter", "_layout", "_seams"},
     {"_cgroup", "_handle", "_header", "_host", "_codec", "_fallback", "_native"},
-    {"_preflight", "_descriptors", "_backend"},
+    {"_exhaustion", "_preflight", "_descriptors", "_backend"},
     {"_backing", "_policy", "_loop", "_word"},
     {"_segment"},
     {"_roles", "_travel", "_statistics", "_acquire", "_named"},

@@ -137,5 +137,5 @@ def test_too_few_descriptors_are_explained(monkeypatch: pytest.MonkeyPatch) -> N
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(os, "pipe2", refuse)
-    with pytest.raises(OSError, match="5 readers take 6 bells"):
+    with pytest.raises(OSError, match="a queue of 5 readers takes 8 descriptors; this process may have"):
         Segment.create(readers=5, capacity=RING)

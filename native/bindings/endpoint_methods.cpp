@@ -84,6 +84,8 @@ PyObject* open_writer(PyObject* self, PyObject* args) {
     for (const py::handle bell : given[2]) bells.push_back(bell.cast<int>());
     try {
       writer->core = new queue::Writer(segment_of(given[0]), std::move(bells));
+    } catch (const std::system_error&) {
+      throw;  // the kernel refused the mapping: no damage
     } catch (const std::runtime_error& damage) {
       PyErr_SetString(classes.corrupt_slot, damage.what());
       throw py::error_already_set();
