@@ -1,4 +1,4 @@
-"""Many of everything, on a small scale: what must be flat is, and all messages arrive. .ci/many has the full numbers."""
+"""Many of everything, on a small scale: what must be flat is flat, all messages arrive. Full numbers: .ci/many."""
 
 from __future__ import annotations
 
