@@ -1,7 +1,8 @@
 """Finds lost wake-ups, which aiospin's own look at sleepers, once a second, would repair before anybody notices.
 
 That look is wrapped: when a sleeper is found ready, its bell must have rung, or ring as soon as the peer's process gets
-to it (or a successor of that process does). A bell that stays silent for PATIENCE seconds is a lost wake-up.
+to it (or a successor of that process does). A bell that stays silent for PATIENCE seconds is a lost wake-up. So is one
+that has rung, and that the sleeper's event loop has not heard a few turns later.
 
 Guarantee: raises Violation for one; costs nothing but at the look. Assumption: installed once, before the first wait.
 """
@@ -21,6 +22,7 @@ import aiospin
 from aiospin import _endpoint
 from aiospin._endpoint import Endpoint
 
+HOPS = 8  # turns of a loop; two are enough
 PATIENCE = 20.0  # seconds; a killed peer has a successor long before
 
 _pause = threading.Event()
@@ -38,9 +40,13 @@ def install(count: Callable[[], None], period: float) -> None:
         recheck(end, waited)
 
     def checked_look_after(end: Any) -> None:
-        if _sleeps(end):
-            _listen(end, lambda: _sleeps(end))
+        slept = _sleep_of(end)
+        if slept is not None:
+            _listen(end, lambda: _sleep_of(end) is not None)
             count()
+            if end._ready() and _sleep_of(end) == slept:
+                _expect_to_wake(end, slept, look_after, HOPS)
+                return
         look_after(end)
 
     def checked_look_after_set(waits: Any) -> None:
@@ -98,14 +104,26 @@ def _note_drains(kind: Any) -> None:
     kind._announce, kind._drain = noted_announce, noted_drain
 
 
-def _sleeps(end: Any) -> bool:
-    """Whether the end has an operation that sleeps in a loop and was not woken yet."""
+def _sleep_of(end: Any) -> object:
+    """The sleep of the end's operation in a loop, if it sleeps and was not woken yet: equal only to itself."""
     if end._closed or not end._opened or end._queued == 0 or not end._may_attempt():
-        return False
+        return None
     if end._parked_operation is not None:
-        return bool(end._counters()["parks"] != end.__dict__.get("_woken_at"))
+        parks = end._counters()["parks"]
+        return None if parks == end.__dict__.get("_woken_at") else parks
     head = next(iter(end._line._waiting.values()), None)
-    return head is not None and not head.done()
+    return None if head is None or head.done() else head
+
+
+def _expect_to_wake(end: Any, slept: object, then: Callable[[Any], None], hops: int) -> None:
+    """The bell has rung: within so many turns the loop must have heard it."""
+    loop = end._line.station.loop
+    if _sleep_of(end) != slept or loop is None:
+        then(end)
+    elif hops == 0:
+        raise Violation(f"a deaf loop: the bell of {end!r} has rung, and {loop!r} does not listen; {end.statistics()}")
+    else:
+        loop.call_soon(_expect_to_wake, end, slept, then, hops - 1)
 
 
 def _bereaved(end: Any) -> bool:

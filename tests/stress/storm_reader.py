@@ -169,6 +169,9 @@ class ReaderRole(Reads, Role):
     def interrupted(self) -> None:
         self.ledger.blur()
 
+    def has_enough(self) -> bool:
+        return False  # the end of the stream says so
+
     def bereaved(self, error: aiospin.PeerDied) -> None:
         """Wait for the next writer."""
 

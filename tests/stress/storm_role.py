@@ -107,6 +107,10 @@ class Role(abc.ABC):
     def told(self, error: aiospin.AiospinError) -> None:
         """An error that only this kind of role may meet. Raises Violation for any other."""
 
+    @abc.abstractmethod
+    def has_enough(self) -> bool:
+        """Whether the leg is to end now."""
+
     # an end's life
 
     def attach(self, dice: Dice) -> None:
@@ -128,6 +132,8 @@ class Role(abc.ABC):
         try:
             if way == "thread":
                 for _ in range(operations):
+                    if self.has_enough():
+                        break
                     self._one_in_thread(self.script.next())
             else:
                 self._leg_in_loop(LOOPS[way], operations, abandons=dice.one_in(5))
@@ -219,6 +225,8 @@ class Role(abc.ABC):
 
     async def _many_in_loop(self, operations: int) -> None:
         for _ in range(operations):
+            if self.has_enough():
+                break
             await self._one_in_loop(self.script.next())
 
     async def _one_in_loop(self, dice: Dice) -> None:

@@ -305,6 +305,9 @@ class WriterRole(Role):
 
     # peers
 
+    def has_enough(self) -> bool:
+        return self.book.stopping
+
     def told(self, error: aiospin.AiospinError) -> None:
         raise Violation("an error that nothing has caused") from error
 
