@@ -27,7 +27,7 @@ MUTANTS: list[Mutant] = [
         DOORBELL,
         FETCH_ADD,
         LOAD_AND_STORE,
-        Case("shm/test_doorbell.cpp", "announcements of two threads*"),
+        Case("shm/test_doorbell.cpp", "announcements of two threads*", repeats=40),
         at_once("a publish, and a reader that lies down"),
         at_once("a release, and a writer that lies down for room"),
         ORDERS,
@@ -135,15 +135,6 @@ MUTANTS: list[Mutant] = [
         "if (has_light(*segment_)) membarrier::everywhere();",
         "",
         at_once("a release with plain stores*"),
-    ),
-    Mutant(
-        "the barrier for plain stores comes before the epoch",
-        READER,
-        [
-            ("    membarrier::everywhere();\n", ""),
-            ("  AIOSPIN_PROBE(park);\n", "  membarrier::everywhere();\n"),
-        ],
-        [at_once("a publish with plain stores*")],
     ),
     mutant(
         "a drain takes one read's worth",

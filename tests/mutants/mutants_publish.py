@@ -18,6 +18,7 @@ def at_once(pattern: str) -> Case:
 PUBLISH_AT_ONCE = at_once("a publish, and a reader*")
 RELEASE_AT_ONCE = at_once("a release, and a writer*for room")
 KILLED_PUBLISHING = Case("queue/test_killed.cpp", "killed at any store of a publish*")
+KILLED_SUCCEEDING = Case("queue/test_succession.cpp", "killed at any store of a successor*")
 KILLED_TAKING = Case("queue/test_killed.cpp", "killed at any store of a take*")
 SLOWEST = Case("queue/test_flow.cpp", "the slowest reader gates the writer*")
 SUCCESSOR = Case("queue/test_flow.cpp", "a successor reader starts at*")
@@ -98,7 +99,7 @@ MUTANTS: list[Mutant] = [
         WRITER,
         "turn_ = 1 - entry;",
         "turn_ = entry;",
-        KILLED_PUBLISHING,
+        KILLED_SUCCEEDING,
     ),
     mutant(
         "a successor takes the first entry that is not behind",
@@ -175,6 +176,6 @@ MUTANTS: list[Mutant] = [
         WRITER,
         "return released >= needed_ ||",
         "return released > needed_ ||",
-        Case("queue/test_interleaved.cpp", "the writer lies down while*"),
+        Case("queue/test_bells.cpp", "a release that does not make the room*"),
     ),
 ]
