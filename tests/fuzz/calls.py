@@ -1,7 +1,7 @@
 """One execution of the kind `calls`: the public calls of a queue whose memory is damaged between them.
 
 Guarantee: whatever the damage, a call returns or raises one of the documented errors; anything else leaves here as it
-came, and ends the run.
+came, and ends the run. So does a reader that has gone further than any word of the segment ever said.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import uvloop
-from damage import damage
+from damage import damage, words
 from ends import RING, ends
 
 import aiospin
@@ -39,6 +39,15 @@ class Queue:
         stack.callback(self.close)
         self.held: list[Any] = []
         self.segment = self.queue._segment
+        at = words(self.readers)
+        self.cursors = [place for name, place in at.items() if name.endswith(("published", "released", "gate start"))]
+        self.furthest = 0
+
+    def watch(self) -> None:
+        """Remember how far the segment says that anybody may be, and see that no reader is further."""
+        self.furthest = max(self.furthest, *map(self.segment.mapping.load, self.cursors))
+        opened = [reader for reader in self.reading if reader._opened]
+        assert all(reader._cursor <= self.furthest for reader in opened), "a reader is beyond what was published"
 
     def close(self) -> None:
         self.held.clear()
@@ -140,9 +149,11 @@ def execute(_number: int, chance: random.Random, tally: Tally) -> None:
         for _ in range(20):
             if chance.random() < 0.25:
                 damage(queue.segment, chance)
+            queue.watch()
             try:
                 chance.choice(actions)()
             except DOCUMENTED as error:
                 tally[type(error).__name__] += 1
             else:
                 tally["works"] += 1
+            queue.watch()
