@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from aiospin import _codec, _layout, _loop, _roles, _travel
+from aiospin import _codec, _degraded, _layout, _loop, _roles, _travel
 from aiospin._acquire import LOOK_AFTER, LOOK_AFTER_UNBARRIERED, Line
 from aiospin._errors import BlockingInEventLoopWarning, ForkedUse, PeerDied, QueueClosed
 from aiospin._handle import Handle
@@ -334,6 +334,8 @@ class Endpoint(_Core):
         self._horizon.cpus = usable_cpus(*{pid for pid in holders if pid})
         seats = (_roles.seat(segment, role) for role in range(segment.readers + 1))
         unordered = any(seat.light for seat in seats) and not segment.mapping.barrier()
+        if unordered:
+            _degraded.tell("membarrier", "beside a peer on the pure-Python backend every sleep is bounded to 10 ms")
         self._look_after_period = LOOK_AFTER_UNBARRIERED if unordered else LOOK_AFTER
 
     def _recheck(self, waited: float) -> None:

@@ -7,6 +7,7 @@ Assumption: one endpoint uses one Peers object, from one thread at a time.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import weakref
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from aiospin import _host, _layout, _roles
+from aiospin import _degraded, _host, _layout, _roles
 from aiospin._segment import Segment
 
 State = Literal["never attached", "alive", "stopped", "dead", "detached", "closed"]
@@ -179,7 +180,9 @@ def _open_pidfd(segment: Segment, role: int, pid: int) -> int | None:
     """A pidfd of the holder; None if the kernel refuses one, or the holder ended and its pid may be someone else's."""
     try:
         pidfd = os.pidfd_open(pid)
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.ENOSYS, errno.EPERM):
+            _degraded.tell(f"pidfd_open ({error.strerror})", "deaths are noticed within a second, by the lock")
         return None
     if _roles.holder(segment, role) == pid:
         return pidfd

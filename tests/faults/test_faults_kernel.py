@@ -85,7 +85,9 @@ def test_without_pidfds_the_lock_tells() -> None:
             assert child.hear() == "x"
             peer.kill()
             assert child.hear() == peer.pid
-            child.finish()
+            assert child.wait() == 0
+            [line] = child.complaints().splitlines()
+            assert line.startswith("the kernel refuses pidfd_open (Operation not permitted): deaths are noticed within")
         reader.close()
         writer.close()
 
