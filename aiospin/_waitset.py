@@ -77,17 +77,18 @@ class WaitSet:
         self._epoll = select.epoll()
         # Readable once somebody has changed the set or a member, in whatever thread: a wait that sleeps looks again.
         try:
-            self._poked = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            self._poke_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         except OSError:
             self._epoll.close()
             raise
+        self._poked: _Poked | None = _Poked(self._poke_fd)
         self._station: _loop.Station | None = None
         self._waiter: _loop.Future | None = None
         self._turn: _Turn | None = None
         self._period = LOOK_AFTER
         _everyone.add(self)
         try:
-            self._epoll.register(self._poked, select.EPOLLIN)
+            self._epoll.register(self._poke_fd, select.EPOLLIN)
             for member in members:
                 self.add(member)
         except BaseException:
@@ -214,7 +215,7 @@ class WaitSet:
 
     def _close_descriptors(self) -> None:
         self._epoll.close()
-        os.close(self._poked)
+        self._poked = None
 
     async def aclose(self) -> None:
         """`close()`, for `contextlib.aclosing` and the like."""
@@ -285,7 +286,7 @@ class WaitSet:
             self._open()  # a signal handler has forked meanwhile, and this is the child
             raise
         for fd, _ in events:
-            if fd == self._poked:
+            if fd == self._poke_fd:
                 os.eventfd_read(fd)
                 continue
             member = self._by_fd.get(fd)
@@ -356,8 +357,9 @@ class WaitSet:
 
     def _poke(self) -> None:
         """Let whoever waits look again. Any thread."""
-        if not self._gone:
-            os.eventfd_write(self._poked, 1)
+        poked = self._poked
+        if poked is not None:
+            os.eventfd_write(poked.fd, 1)
 
     def _after_fork(self) -> None:
         """In a child: let go, and change nothing in the epoll set, which is the parent's as well."""
@@ -376,6 +378,16 @@ class WaitSet:
             raise ForkedUse("the wait set was made by the parent of this process; make one in each child")
         if self._closed:
             raise QueueClosed("the wait set is closed")
+
+
+class _Poked:
+    """An eventfd that is closed when nobody refers to it, so never under a thread that is about to write to it."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self) -> None:
+        os.close(self.fd)
 
 
 class _Turn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import random
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -90,7 +91,7 @@ async def test_a_sleeping_wait_is_woken() -> None:
 
 
 async def test_a_bell_that_the_loop_hears_for_the_member_wakes_the_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader that was awaited by itself leaves its bell in the loop, whose callback empties it before the set looks."""
+    """A reader that was awaited by itself leaves its bell in the loop, whose callback empties it before the set."""
     with pair(policy="eco") as (_, writer, reader), WaitSet([reader]) as waits:
         monkeypatch.setattr(waits, "_look_after", lambda: None)  # nothing but the bell
         alone = asyncio.ensure_future(reader.aget())
@@ -408,3 +409,15 @@ async def test_collecting_a_set_leaves_its_members() -> None:
         gc.collect()
         writers[0].put(content(0))
         assert number(await readers[0].aget()) == 0
+
+
+def test_what_a_thread_is_about_to_write_to_is_not_closed_under_it() -> None:
+    """Found by TSan: the number could be somebody else's by the time of the write."""
+    waits: Any = WaitSet()
+    under_way, fd = waits._poked, waits._poke_fd  # as a thread in the middle of `_poke` has it
+    waits.close()
+    os.eventfd_write(under_way.fd, 1)
+    del under_way
+    with pytest.raises(OSError):
+        os.fstat(fd)
+    waits._poke()  # too late, and of no effect
