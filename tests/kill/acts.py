@@ -112,11 +112,13 @@ async def hasten(stage: Stage) -> None:
 
 
 def _noting(stage: Stage, look: Callable[..., None], waits: bool) -> Callable[..., None]:
-    """Count the looks that find what no bell and no pidfd has told."""
+    """Count the looks that find what no bell and no pidfd has told, or a pidfd that nobody has listened to."""
 
     def noting(end: Any, *arguments: Any) -> None:
         if end._opened and (waits or end._queued) and end._ready():
             stage.unrung += not select.select([end._own_bell, *end._peers.fds()], [], [], 0)[0]
+        if not waits and end._queued:  # it is in the loop, which comes to it in this very turn, or it is not
+            stage.unrung += bool(select.select([*end._peers.fds()], [], [], 0)[0])
         if stage.tells_looks and (waits or end._queued):
             stage.tell("looked", None)
         look(end, *arguments)

@@ -9,15 +9,18 @@ Guarantee: an assertion here names what was lost, told wrongly, or delivered twi
 
 from __future__ import annotations
 
+import re
 import zlib
 from typing import Any
 
 from plots import READER, Plot
 from scene import ASLEEP, Scene
-from world import WRITER, Sight, watches
+from world import WRITER, Sight, sleeps, watches
+from zygote import Actor
 
 from aiospin import _layout
 
+_DELICATE = r"_roles:(release|_sit_down|claim)|_tenancy:(end|_say_goodbye)"  # where seat and lock may disagree
 MORE = 3  # messages of a writer's successor
 TOTAL = 46  # messages of a surviving writer: enough to fill the ring twice
 
@@ -32,6 +35,19 @@ def _told_of_death(scene: Scene, ended: list[Any], rank: int | None, pids: set[i
     scene.notices.append((by, ended[3]))
 
 
+def _nobody_is_told_early(scene: Scene, survivors: dict[int, Actor]) -> None:
+    """A victim that stands still in the middle of coming or going is alive, whoever looks."""
+    if scene.reached == ASLEEP or not re.match(_DELICATE, scene.cell.step):
+        return
+    for survivor in survivors.values():
+        if sleeps(survivor) and (survivor.backend, survivor.way) != ("native", "sync"):  # that one looks once a second
+            scene.world.looked(survivor)
+        if survivor.has_answered():
+            kind, answer = survivor.peek()
+            ended = answer["ended"] if isinstance(answer, dict) else answer
+            assert kind != "done" or ended[0] != "died", f"{ended} was told while the victim was alive"
+
+
 # a writer was killed
 
 
@@ -44,6 +60,7 @@ def _after_writer(scene: Scene, plot: Plot) -> None:
     sight = world.sight(WRITER)
     by = {rank: "pidfd" if watches(scene.other(f"reader {rank}"), victim.pid) else "lock" for rank in ranks}
     came = sight.present and sight.tenure > scene.mourned
+    _nobody_is_told_early(scene, {rank: scene.other(f"reader {rank}") for rank in ranks if rank in scene.reading})
     scene.kill()
     over: set[int] = set()  # readers that were dropped
     for rank in ranks:
@@ -119,6 +136,8 @@ def _after_reader(scene: Scene, plot: Plot) -> None:
         world.settled(1, scene.other("reader 1"))
     sight = world.sight(READER)
     by = "pidfd" if watches(writer, victim.pid) else "lock"
+    if scene.writing:
+        _nobody_is_told_early(scene, {WRITER: writer})
     scene.kill()
     if sight.present and sight.gates:
         _told_of_death(scene, _write_until_death(scene), 0, {victim.pid} | predecessors, by)

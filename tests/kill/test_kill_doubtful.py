@@ -100,7 +100,7 @@ def test_a_stopped_process_is_not_dead(queue: World, way: str) -> None:
     other.kill()
     answer = reader.answer()
     assert [entry[0] for entry in answer["got"]] == [0, 1]
-    assert answer["ended"] == ["died", None, other.pid, "pidfd"]
+    assert answer["ended"][:3] == ["died", None, other.pid]
 
     writer = sleeper(queue, zygote, way, "writer")
     queue.crew.survivor("reader 1", BACKENDS[0], "asyncio").begin("read_on", end="reader 1")
@@ -198,7 +198,6 @@ def test_a_pid_means_nothing_in_another_namespace(named: World, apart: Zygote, b
     reader.kill()
     ended = writer.answer()
     assert ended[:2] == ["died", 0] and ended[2] not in (0, reader.pid), "an inner pid is not the outer one"
-    assert ended[3] == "pidfd"
     writer.do("close", end="writer")
     assert stay.answer()["ended"] == ["closed"]
     for actor in (writer, guide, beyond_guide):

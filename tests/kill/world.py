@@ -48,6 +48,14 @@ def sleeps(actor: Actor) -> bool:
     return state == "S" and call.isdigit() and int(call) in _SLEEPS
 
 
+def turns(actor: Actor) -> int:
+    """How often the process's main thread has gone to sleep."""
+    for line in Path(f"/proc/{actor.pid}/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("voluntary_ctxt_switches:"):
+            return int(line.split()[1])
+    raise LookupError(f"no count of context switches of {actor.pid}")
+
+
 def watches(actor: Actor, pid: int) -> bool:
     """Whether the process has a pidfd of that pid."""
     for entry in os.listdir(f"/proc/{actor.pid}/fdinfo"):
@@ -148,6 +156,11 @@ class World:
     def settled(self, rank: int, reader: Actor) -> None:
         """Return once the reader has read all that is for it and sleeps, or has answered."""
         until(lambda: reader.has_answered() or (self.drained(rank) and sleeps(reader)), f"reader {rank} at rest")
+
+    def looked(self, actor: Actor) -> None:
+        """Return once the process, which sleeps, has woken by itself and gone to sleep again, or has answered."""
+        before = turns(actor)
+        until(lambda: actor.has_answered() or (turns(actor) > before + 1 and sleeps(actor)), "a look at the peers")
 
 
 class Crew:

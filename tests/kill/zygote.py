@@ -51,6 +51,7 @@ class Actor:
         theirs.close()
         self.pid = self._child
         self.alive = True
+        self._unheard: list[Any] = []
         self.unasked: list[Any] = []  # what it told without having been asked
         if traced:
             warden_end.close()
@@ -81,10 +82,18 @@ class Actor:
 
     def has_answered(self) -> bool:
         """Whether it has something to say."""
-        return self.script.poll(0)
+        return bool(self._unheard) or self.script.poll(0)
+
+    def peek(self) -> Any:
+        """The next thing that it says, which it will say again."""
+        said = self.hear()
+        self._unheard.append(said)
+        return said
 
     def hear(self) -> Any:
         """The next thing that it says."""
+        if self._unheard:
+            return self._unheard.pop()
         if not self.script.poll(PATIENCE):
             raise Hang(f"actor {self.pid} ({self.backend}, {self.way}) does not answer")
         try:
