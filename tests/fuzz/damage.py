@@ -68,9 +68,7 @@ def nasty(chance: random.Random, old: int, capacity: int) -> int:
 
 def damage(segment: Any, chance: random.Random) -> str:
     """Damage the segment once; says how."""
-    return chance.choice((_word, _word, _slot, _slot, _slot_in_agreement, _move_the_stream, _standing, _scribble))(
-        segment, chance
-    )
+    return chance.choice(_KINDS)(segment, chance)
 
 
 def set_word(segment: Any, offset: int, value: int) -> None:
@@ -124,7 +122,7 @@ def _slot(segment: Any, chance: random.Random) -> str:
 def _slot_in_agreement(segment: Any, chance: random.Random) -> str:
     at = _some_slot(segment, chance)
     size = fields_of(segment, at)["size"]
-    value = nasty(chance, size, segment.capacity)
+    value = nasty(chance, size, segment.capacity) if chance.random() < 0.5 else chance.randrange(segment.capacity - 63)
     changes = chance.choice(
         [
             {"size": value, "total": value},
@@ -176,3 +174,9 @@ def _scribble(segment: Any, chance: random.Random) -> str:
     noise = chance.randbytes(chance.randint(1, 24))
     os.pwrite(segment.fd, noise, at)
     return f"{len(noise)} bytes of noise at {at}"
+
+
+_KINDS = (
+    *(_word, _word, _word, _slot, _slot, _slot_in_agreement, _slot_in_agreement, _slot_in_agreement),
+    *(_move_the_stream, _standing, _scribble),
+)
