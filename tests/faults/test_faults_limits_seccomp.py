@@ -90,7 +90,7 @@ def test_without_pidfds_deaths_are_told_by_the_lock(kind: str, error: int) -> No
 
 
 def test_without_membarrier_sleeps_are_short() -> None:
-    """Beside a peer whose stores are plain. A death is told by whichever is first: a lock goes before its pidfd fires."""
+    """Beside a peer whose stores are plain. Either tells of the death: a lock goes just before the pidfd fires."""
     logged = hears_of_a_death(READ_TILL_DEATH, [errno.EPERM, ["membarrier"], "thread", ["pidfd", "lock"]], "fallback")
     [line] = logged
     assert "the kernel refuses membarrier" in line and "10 ms" in line
