@@ -31,7 +31,8 @@ class Stage:
         self.script = script
         self.ends: dict[str, Any] = {}
         self.kept: list[Any] = []  # slots that are held on purpose
-        self.unrung = 0  # waits that neither a bell nor a pidfd has ended
+        self.unrung = 0  # waits that neither a bell nor a pidfd has ended, but a look
+        self.unheard = 0  # looks in a loop that found a pidfd which had fired
         self.tells_looks = False
         self.is_sync = way == "sync"
         self.steps: Steps | None = None

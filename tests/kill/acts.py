@@ -79,16 +79,17 @@ async def detach(stage: Stage, end: str) -> None:
     stage.ends[end].detach()
 
 
-async def clear(stage: Stage) -> tuple[int, dict[str, int]]:
-    """Have nothing any more. Answers with how many waits a look has ended, and the descriptors that are left."""
+async def clear(stage: Stage) -> tuple[int, int, dict[str, int]]:
+    """Have nothing any more. Answers with what looks have found (actor.py), and the descriptors that are left."""
     from actor import holdings
 
     stage.kept.clear()
     for end in stage.ends.values():
         end.close()
     stage.ends.clear()
-    unrung, stage.unrung = stage.unrung, 0
-    return unrung, holdings()
+    found = stage.unrung, stage.unheard
+    stage.unrung = stage.unheard = 0
+    return (*found, holdings())
 
 
 async def unseeing(stage: Stage) -> None:
@@ -118,7 +119,7 @@ def _noting(stage: Stage, look: Callable[..., None], waits: bool) -> Callable[..
         if end._opened and (waits or end._queued) and end._ready():
             stage.unrung += not select.select([end._own_bell, *end._peers.fds()], [], [], 0)[0]
         if not waits and end._queued:  # it is in the loop, which comes to it in this very turn, or it is not
-            stage.unrung += bool(select.select([*end._peers.fds()], [], [], 0)[0])
+            stage.unheard += bool(select.select([*end._peers.fds()], [], [], 0)[0])
         if stage.tells_looks and (waits or end._queued):
             stage.tell("looked", None)
         look(end, *arguments)

@@ -90,6 +90,7 @@ class Tally:
         self.unreached: list[str] = []
         self.by: Counter[tuple[str, str]] = Counter()
         self.notices: Counter[tuple[str, str]] = Counter()
+        self.unheard = 0  # deaths that a look has found although there was a pidfd
         self.whole = self.unrung = 0  # cells played to their end, and waits in them that nothing but a look has ended
 
     def count(self, outcome: Outcome) -> None:
@@ -107,16 +108,17 @@ class Tally:
             self.by[dimension, getattr(cell, dimension)] += 1
         self.by["step", cell.step if cell.step in (END, ASLEEP) else cell.by] += 1
         self.notices.update(outcome.notices)
+        self.unheard += outcome.unheard
         if cell.step == END:
             self.whole += 1
             self.unrung += outcome.unrung
 
     def doubts(self) -> list[str]:
         """What no single cell shows: somebody may look in the very moment in which a bell is rung, but not often."""
-        told, late = self.notices["pidfd", "pidfd"], self.notices["pidfd", "lock"]
+        told, late = self.notices["pidfd", "pidfd"], self.notices["pidfd", "lock"] + self.unheard
         found = []
         if late > 5 + told / 20:
-            found.append(f"{late} deaths were noticed by the lock although there was a pidfd, and {told} by the pidfd")
+            found.append(f"{late} deaths were noticed by a look although there was a pidfd, of {told} with one")
         if self.unrung > 5 + self.whole / 20:
             found.append(f"{self.unrung} waits in {self.whole} whole cells were ended by a look, and by no bell")
         return found
@@ -124,7 +126,7 @@ class Tally:
     def print(self) -> None:
         """The counts."""
         print(f"  deaths told to who had a pidfd: {self.notices['pidfd', 'pidfd']} by it, ", end="")
-        print(f"{self.notices['pidfd', 'lock']} by the lock; to who had none: ", end="")
+        print(f"{self.notices['pidfd', 'lock']} by the lock, {self.unheard} by a look; to who had none: ", end="")
         print(sum(count for (by, _), count in self.notices.items() if by == "lock"))
         print(f"  waits that only a look has ended: {self.unrung}, in {self.whole} cells without an untimely end")
         for dimension in dict.fromkeys(key for key, _ in self.by):

@@ -29,6 +29,7 @@ class Outcome:
     failure: str | None = None
     notices: tuple[tuple[str, str], ...] = ()  # deaths told: what the survivor had to tell it, and what did
     unrung: int = 0  # waits of survivors that neither a bell nor a pidfd has ended
+    unheard: int = 0  # looks of theirs that found a pidfd which had fired, and had not woken them
 
 
 def play(crew: Crew, cell: Cell, listing: str | None = None) -> Outcome:
@@ -54,4 +55,4 @@ def play(crew: Crew, cell: Cell, listing: str | None = None) -> Outcome:
         crew.dismiss()
         text = "".join(traceback.format_exception(None, error, where, limit=-3)) + crew.complaints()
         return Outcome(cell, (scene.reached if scene else None) or "", (), text)
-    return Outcome(cell, scene.reached or "", tuple(scene.steps), None, tuple(scene.notices), crew.unrung)
+    return Outcome(cell, scene.reached or "", tuple(scene.steps), None, tuple(scene.notices), crew.unrung, crew.unheard)

@@ -172,6 +172,7 @@ class Crew:
         self._survivors: dict[tuple[str, str, str], Actor] = {}
         self._holdings: dict[int, Any] = {}
         self.unrung = 0  # of the last cell: waits of survivors that neither a bell nor a pidfd has ended
+        self.unheard = 0  # and looks of theirs that found a pidfd which had fired
         for backend in backends:
             self.zygotes[backend] = self._stack.enter_context(Zygote(backend))
 
@@ -187,12 +188,13 @@ class Crew:
     def rest(self) -> list[str]:
         """After a cell: every survivor lets go of everything. What they still have, which should be nothing."""
         left: list[str] = []
-        self.unrung = 0
+        self.unrung = self.unheard = 0
         for (seat, _, _), actor in self._survivors.items():
             if not actor.alive:
                 continue
-            unrung, holdings = actor.do("clear")
+            unrung, unheard, holdings = actor.do("clear")
             self.unrung += unrung
+            self.unheard += unheard
             before = self._holdings.setdefault(actor.pid, holdings)
             queues = {kind: count for kind, count in holdings.items() if "aiospin" in kind or "pidfd" in kind}
             if queues or holdings.get("pipe", 0) > before.get("pipe", 0):
