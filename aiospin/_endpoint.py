@@ -380,8 +380,8 @@ class Endpoint(_Core):
         deaths = [death for death in self._peers.check() if self._concerns(death.role)]
         if not deaths or self._options.on_peer_death == "wait":
             return False
-        death = deaths[0]
-        self._fail(PeerDied(_layout.role_rank(death.role), death.pid, death.noticed))
+        for death in deaths:
+            self._fail(PeerDied(_layout.role_rank(death.role), death.pid, death.noticed))
         return True
 
     def _report_stall(self, waited: float) -> None:

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from aiospin._errors import ForkedUse, QueueClosed
+from aiospin._errors import ForkedUse, PeerDied, QueueClosed
 from aiospin._fallback import bell, forks
 from aiospin._fallback.mapping import Mapping
 from aiospin._fallback.operation import Operation
@@ -57,6 +57,7 @@ class Endpoint(abc.ABC):
     _ended: BaseException | None
     _shut_down: bool
     _failure: BaseException | None
+    _failures_after: list[BaseException]  # raised by the attempts after that one, oldest first
     _waiter: dict[str, object]
     _queued: int  # operations that are suspended
     _passing: int  # operations that let the loop turn before their first attempt
@@ -72,6 +73,7 @@ class Endpoint(abc.ABC):
         self._mapping = None
         self._bell = -1
         self._ended = self._failure = None
+        self._failures_after = []
         self._shut_down = False
         self._waiter = {}
         self._queued = self._passing = 0
@@ -84,6 +86,7 @@ class Endpoint(abc.ABC):
         self._mapping = mapping
         self._bell = own_bell
         self._ended = self._failure = None
+        self._failures_after = []
         self._shut_down = False
         self._opened = True
         forks.watch(self)
@@ -129,10 +132,15 @@ class Endpoint(abc.ABC):
 
     def _fail(self, error: BaseException) -> None:
         """Raised once, by the next attempt that finds nothing ready."""
-        self._failure = error
+        # Each death is told. Anything else is met again by whoever uses the end, and need not pile up.
+        if self._failure is not None and isinstance(error, PeerDied):
+            self._failures_after.append(error)
+        else:
+            self._failure = error
 
     def _take_failure(self) -> None:
-        error, self._failure = self._failure, None
+        error = self._failure
+        self._failure = self._failures_after.pop(0) if self._failures_after else None
         if error is not None:
             raise error
 

@@ -81,8 +81,21 @@ bool raise_failure(Endpoint* self) {
   if (self->failure == nullptr) [[likely]]
     return false;
   const Ref failure(std::exchange(self->failure, nullptr));
+  if (PyObject* after = self->failures_after; after != nullptr && PyList_GET_SIZE(after) > 0) {
+    self->failure = Py_NewRef(PyList_GET_ITEM(after, 0));
+    if (PyList_SetSlice(after, 0, 1, nullptr) < 0) return true;
+  }
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(failure.get())), failure.get());
   return true;
+}
+
+bool add_failure(Endpoint* self, PyObject* error) {
+  if (self->failure == nullptr) {
+    self->failure = Py_NewRef(error);
+    return true;
+  }
+  if (self->failures_after == nullptr) self->failures_after = PyList_New(0);
+  return self->failures_after != nullptr && PyList_Append(self->failures_after, error) == 0;
 }
 
 PyObject* role_name(const Endpoint* self) {
@@ -185,6 +198,7 @@ void retire(Endpoint* self) {
 int endpoint_traverse(Endpoint* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(self->failure);
+  Py_VISIT(self->failures_after);
   Py_VISIT(self->home);
   Py_VISIT(self->parked);
   Py_VISIT(self->ended);
@@ -196,6 +210,7 @@ int endpoint_traverse(Endpoint* self, visitproc visit, void* arg) {
 
 void endpoint_clear(Endpoint* self) {
   Py_CLEAR(self->failure);
+  Py_CLEAR(self->failures_after);
   Py_CLEAR(self->home);
   Py_CLEAR(self->parked);
   Py_CLEAR(self->ended);

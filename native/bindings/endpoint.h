@@ -37,6 +37,7 @@ struct Endpoint {
   unsigned queued;      // operations of tasks that wait
   unsigned long generation;
   PyObject* failure;    // raised once by the next attempt that finds nothing ready
+  PyObject* failures_after;  // a list of what the attempts after that one raise, oldest first; or null
   PyObject* ended;      // what use after _shut() raises; null: QueueClosed
   PyObject* anchor;     // kept until the hot state and the last lease are gone
   PyObject* codec;      // decode or encode, null for bytes
@@ -76,6 +77,9 @@ void kick(Endpoint* self);
 
 // Raises what _fail() left, once. True when there was something.
 bool raise_failure(Endpoint* self);
+
+// Lets an attempt that finds nothing ready raise `error`, behind what is to be raised already. False: out of memory.
+bool add_failure(Endpoint* self, PyObject* error);
 PyObject* role_name(const Endpoint* self);  // "reader 3" or "writer"; new reference
 void raise_closed(const Endpoint* self);
 void raise_busy(const Endpoint* self);

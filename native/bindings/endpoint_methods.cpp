@@ -112,7 +112,13 @@ PyObject* shut(PyObject* op, PyObject* error) {
 
 PyObject* fail(PyObject* op, PyObject* error) {
   const Guard guard;
-  Py_XSETREF(as_endpoint(op)->failure, Py_NewRef(error));
+  Endpoint* self = as_endpoint(op);
+  // Each death is told. Anything else is met again by whoever uses the end, and need not pile up.
+  if (PyErr_GivenExceptionMatches(error, classes.peer_died)) {
+    if (!add_failure(self, error)) return nullptr;
+  } else {
+    Py_XSETREF(self->failure, Py_NewRef(error));
+  }
   Py_RETURN_NONE;
 }
 

@@ -78,7 +78,8 @@ bool look_up_names_and_classes() {
          find(classes.reader_dropped, errors.get(), "ReaderDropped") &&
          find(classes.forked_use, errors.get(), "ForkedUse") &&
          find(classes.corrupt_slot, errors.get(), "CorruptSlot") &&
-         find(classes.fragment_lost, errors.get(), "FragmentLost") && find(classes.full, errors.get(), "Full") &&
+         find(classes.fragment_lost, errors.get(), "FragmentLost") &&
+         find(classes.peer_died, errors.get(), "PeerDied") && find(classes.full, errors.get(), "Full") &&
          find(classes.empty, errors.get(), "Empty") &&
          find(classes.get_running_loop, events.get(), "get_running_loop") &&
          find(classes.peek_running_loop, events.get(), "_get_running_loop");

@@ -50,8 +50,8 @@ struct Names {
   PyObject *claim, *suspend, *leave, *blocking, *peer_fds, *recheck, *kick, *await, *call_soon, *timeout, *role_name, *create_future, *done, *set_result;
 };
 struct Classes {
-  PyObject *queue_closed, *reader_busy, *writer_busy, *reader_dropped, *forked_use, *corrupt_slot, *fragment_lost, *full,
-      *empty;
+  PyObject *queue_closed, *reader_busy, *writer_busy, *reader_dropped, *forked_use, *corrupt_slot, *fragment_lost,
+      *peer_died, *full, *empty;
   PyObject *get_running_loop, *peek_running_loop;  // asyncio's, which raises without a loop; asyncio's, which returns None
 };
 struct Types {

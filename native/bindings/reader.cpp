@@ -154,9 +154,10 @@ Attempt attempt_get_many(ReaderObject* self, Py_ssize_t most, PyObject** result)
     self->core->consume(slot);
     if (PyList_GET_SIZE(list.get()) == most || self->shut) break;
     const queue::Look look = self->core->take(slot);
-    if (look == queue::Look::lost && self->failure == nullptr) {
+    if (look == queue::Look::lost) {
       raise_lost(self);  // told once, so it is kept for the call that finds nothing; every other end is met again
-      self->failure = take_exception();
+      const Ref lost(take_exception());
+      if (lost && !add_failure(self, lost.get())) PyErr_Clear();
     }
     if (look != queue::Look::ready) break;
     ++self->leases;

@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 import pytest
-from ends import RING, content, pair
+from ends import RING, content, fill, pair
 from programs import Program
 
 import aiospin
@@ -100,3 +100,32 @@ def test_an_interrupt_at_the_door_of_a_take_does_not_lock_the_reader_for_ever() 
         with pytest.raises(KeyboardInterrupt):
             reader.get()
         assert reader.get() == content(1, 100)
+
+
+HOLDS_A_RANK = """
+    with aiospin.attach(arguments):
+        say("ready")
+        hear()
+"""
+
+
+def test_each_of_two_deaths_that_are_noticed_at_once_is_told() -> None:
+    """The second was taken for told as well: whoever dropped the first rank and waited on heard nothing more."""
+    queue: aiospin.Queue[bytes]
+    with aiospin.Queue(readers=2, capacity=RING) as queue, queue.writer() as writer:
+        handles = [str(queue.reader(rank).handle) for rank in range(2)]
+        with Program(HOLDS_A_RANK, handles[0]) as first, Program(HOLDS_A_RANK, handles[1]) as second:
+            assert (first.hear(), second.hear()) == ("ready", "ready")
+            count = fill(writer)
+            pids = {0: first.pid, 1: second.pid}
+            first.kill()
+            second.kill()
+            told = {}
+            for _ in pids:
+                with pytest.raises(aiospin.PeerDied) as caught:
+                    writer.put(content(count, 1000), timeout=60)
+                assert caught.value.rank is not None
+                told[caught.value.rank] = caught.value.pid
+                writer.drop_reader(caught.value.rank)
+            assert told == pids
+            writer.put(content(count, 1000))
