@@ -4,7 +4,8 @@ Guarantee: the same sources give the same cells, apart from steps that depend on
 not reached again is counted as such.
 
     seams   every named seam, for each backend of the victim, backing and way
-    lines   every line and probe that any plot comes to, once; the rest rotates
+    lines   every line and probe that any plot comes to, once (of files that only compute and read: every function);
+            the rest rotates
     all     every step of every plot and backend, the first occurrences and the last; the rest rotates
 """
 
@@ -24,6 +25,8 @@ from world import Crew
 
 T = TypeVar("T")
 
+# Files whose lines change nothing that another process could see.
+PURE = {"_handle", "_header", "_host", "_layout", "_preflight", "_cgroup", "_policy", "_codec", "_deadline", "_flags"}
 FIRST = 2  # occurrences of one place that are played besides the last
 
 
@@ -77,6 +80,12 @@ def _place(step: str) -> str:
     return step.rsplit("#", 1)[0]
 
 
+def scene_of(step: str) -> str:
+    """The place of a step, as far as places differ: a line, or a function of a file that changes nothing."""
+    place = _place(step)
+    return place.rsplit(":", 1)[0] if place.split(":")[0] in PURE else place
+
+
 def seam_cells(found: Mapping[Run, list[str]], backends: tuple[str, ...] = BACKENDS) -> list[Cell]:
     """Every named seam, in one of the plots that come to it."""
     where: dict[Hashable, list[tuple[Run, str]]] = {}
@@ -94,7 +103,7 @@ def line_cells(found: Mapping[Run, list[str]], backends: tuple[str, ...] = BACKE
     where: dict[Hashable, list[tuple[Run, str]]] = {}
     for run, steps in found.items():
         for step in steps:
-            where.setdefault(_place(step), []).append((run, step))
+            where.setdefault(scene_of(step), []).append((run, step))
     return [_cell(*_choose(key, candidates), backends) for key, candidates in where.items()]
 
 

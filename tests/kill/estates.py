@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cells import scene_of
 from matrix import BACKENDS, BACKINGS, Outcome
 from plots import ALL_WAYS
 from scene import END, Cell
@@ -49,11 +50,11 @@ def listings(backends: tuple[str, ...] = BACKENDS) -> list[Cell]:
 
 
 def line_cells(found: Mapping[Cell, Sequence[str]], backends: tuple[str, ...] = BACKENDS) -> list[Cell]:
-    """Every line of every plot once, in whichever backend and backing its turn comes."""
+    """Every line of every plot once, in whichever backend and backing its turn comes; of pure files every function."""
     where: dict[tuple[str, str], list[tuple[Cell, str]]] = {}
     for run, steps in found.items():
         for step in steps:
-            where.setdefault((run.plot, step.rsplit("#", 1)[0]), []).append((run, step))
+            where.setdefault((run.plot, scene_of(step)), []).append((run, step))
     chosen = [candidates[zlib.crc32(str(key).encode()) % len(candidates)] for key, candidates in where.items()]
     return [_cell(run.plot, run.backend, run.backing, step, backends) for run, step in chosen]
 

@@ -119,7 +119,7 @@ class Tally:
         found = []
         if late > 5 + told / 20:
             found.append(f"{late} deaths were noticed by a look although there was a pidfd, of {told} with one")
-        if self.unrung > 5 + self.whole / 20:
+        if self.unrung > 5 + self.whole / 10:
             found.append(f"{self.unrung} waits in {self.whole} whole cells were ended by a look, and by no bell")
         return found
 
