@@ -3,7 +3,7 @@
 Guarantee: the same sources give the same cells, apart from steps that depend on who was faster; a cell whose step was
 not reached again is counted as such.
 
-    seams   every named seam, for each backend of the victim, backing and way
+    seams   every named seam, for each backend of the victim, backing, and way where it is on the way of a message
     lines   every line and probe that any plot comes to, once (of files that only compute and read: every function);
             the rest rotates
     all     every step of every plot and backend, the first occurrences and the last; the rest rotates
@@ -20,7 +20,7 @@ from typing import TypeVar
 from matrix import BACKENDS, BACKINGS, Outcome, play
 from plots import ALL_WAYS, PLOTS
 from scene import ASLEEP, END, Cell
-from seams import seams_of
+from seams import SEAMS, seams_of
 from world import Crew
 
 T = TypeVar("T")
@@ -87,14 +87,15 @@ def scene_of(step: str) -> str:
 
 
 def seam_cells(found: Mapping[Run, list[str]], backends: tuple[str, ...] = BACKENDS) -> list[Cell]:
-    """Every named seam, in one of the plots that come to it."""
+    """Every named seam, in one of the plots that come to it; those of cold code in one of the ways."""
     where: dict[Hashable, list[tuple[Run, str]]] = {}
     for run, steps in found.items():
         told: set[str] = set()
         for step in steps:
             for name in set(seams_of(run.plot, run.backend, step)) - told:
                 told.add(name)
-                where.setdefault((name, run.backend, run.way, run.backing), []).append((run, step))
+                way = "any" if SEAMS[name].probe is None else run.way
+                where.setdefault((name, run.backend, way, run.backing), []).append((run, step))
     return [_cell(*_choose(key, candidates), backends) for key, candidates in where.items()]
 
 
