@@ -14,11 +14,11 @@ pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
 
 def test_queues_at_once(new_loop: Callable[[], Any]) -> None:
-    scenes.queues(40, new_loop)
+    scenes.queues(20, new_loop)
 
 
-def test_64_readers_of_one_queue_in_4_processes() -> None:
-    scenes.readers_in_processes(4, 16, 50)
+def test_64_readers_of_one_queue_in_2_processes() -> None:
+    scenes.readers_in_processes(2, 32, 30)
 
 
 def test_64_readers_of_one_queue_in_threads() -> None:
@@ -30,12 +30,12 @@ def test_loops_in_turn(new_loop: Callable[[], Any]) -> None:
 
 
 def test_ends_come_and_go() -> None:
-    scenes.comings_and_goings(30, 10, math.inf)
-    scenes.comings_and_goings_here(30, 10, math.inf)
+    scenes.comings_and_goings(20, 10, math.inf)
+    scenes.comings_and_goings_here(20, 10, math.inf)
 
 
 def test_queues_come_and_go() -> None:
-    scenes.one_after_the_other(40, 10, math.inf)
+    scenes.one_after_the_other(20, 10, math.inf)
 
 
 @pytest.mark.parametrize("per_round", [0, 20, 100])

@@ -202,7 +202,7 @@ def test_a_fork_while_another_thread_claims_the_end() -> None:
         process.finish()
 
 
-@pytest.mark.parametrize(("kind", "origin"), [("asyncio", "coroutine"), ("uvloop", "thread"), ("thread", "main")])
+@pytest.mark.parametrize(("kind", "origin"), [("asyncio", "coroutine"), ("uvloop", "thread")])
 def test_processes_start_while_waits_are_pending(kind: str, origin: str) -> None:
     """Every start method, from everywhere; what was started serves its own ends meanwhile."""
     program = """
