@@ -56,10 +56,15 @@ MUTANTS: list[Mutant] = [
         GATING,
         "cursor > start ? cursor : start;",
         "cursor; static_cast<void>(start);",
-        LEFT,
+        Case("queue/test_ends.cpp", "a rank that is confirmed and has not looked yet*"),
     ),
-    mutant("a join just confirmed is nothing to look at", READER, "return joining_ || ", "return ", LEFT),
-    mutant("a rank that has left gates", GATING, "if (stay % 2 != 0) return Standing::left;", "", LEFT),
+    mutant(
+        "a rank that has left gates",
+        GATING,
+        "if (stay % 2 != 0) return Standing::left;",
+        "",
+        Case("queue/test_joins.cpp", "words of both sides*"),
+    ),
     mutant(
         "a dropped rank gates",
         WRITER,
@@ -102,7 +107,13 @@ MUTANTS: list[Mutant] = [
         ";",
         CLOSED,
     ),
-    mutant("the end wakes nobody", READER, "  if (ended()) return true;\n  switch", "  switch", CLOSED),
+    mutant(
+        "the end wakes nobody",
+        READER,
+        "  if (ended()) return true;\n  switch",
+        "  switch",
+        Case("queue/test_joins.cpp", "a rank that waits for its confirmation*"),
+    ),
     mutant(
         "an end is seen without what came before it",
         READER,

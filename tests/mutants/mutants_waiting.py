@@ -119,7 +119,7 @@ MUTANTS: list[Mutant] = [
         LADDER,
         "if (rang) shm::doorbell::drain(descriptors[0].fd);",
         "",
-        Case("wait/test_ladder.cpp", "park tells the bell*"),
+        Case("wait/test_ladder.cpp", "a bell and another descriptor at once*"),
     ),
     mutant(
         "Python stores a word without a barrier",

@@ -72,7 +72,7 @@ class Bench:
         programs = {case.file: self._link(FOLDER / f"base-{Path(case.file).stem}", case.file, {}) for case in cases}
         for case in cases:
             begun = time.monotonic()
-            noticed, how = self._run(programs[case.file], case, 300)
+            noticed, how = self._run(programs[case.file], case, 900)
             if noticed:
                 raise Unfit(f"{case}: {how} on the sources as they are")
             self._limits[case] = max(LEAST_LIMIT, SLACK * (time.monotonic() - begun))

@@ -70,4 +70,22 @@ TEST_CASE("a join is confirmed at any instruction of the writer: a reader that f
   CHECK(outside > 0);
 }
 
+TEST_CASE("a rank that is confirmed and has not looked yet gates from where it starts, and not from where it once was") {
+  Pair pair;
+  pair.queue.leave(0);
+  const auto publish = [&] {
+    REQUIRE(rig::write(*pair.writer, 1'000) == Room::ready);
+    pair.writer->flush();
+  };
+  for (int i = 0; i < 20; ++i) publish();
+  pair.reader = pair.queue.reader();
+  const std::uint64_t begins = pair.writer->cursor();
+  publish();
+  CHECK(queue::slowest(pair.queue.segment()).released == begins);
+  publish();
+  Slot slot;
+  REQUIRE(pair.reader->take(slot) == Look::ready);
+  CHECK(slot.begin == begins);
+}
+
 }  // namespace
