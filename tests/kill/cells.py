@@ -100,12 +100,19 @@ def seam_cells(found: Mapping[Run, list[str]], backends: tuple[str, ...] = BACKE
 
 
 def line_cells(found: Mapping[Run, list[str]], backends: tuple[str, ...] = BACKENDS) -> list[Cell]:
-    """Every place once, in whichever plot, backend, way and backing its turn comes."""
+    """Every place once, in whichever plot, backend, way and backing its turn comes.
+
+    Where there is a choice, not in a plot whose steps depend on who is faster.
+    """
     where: dict[Hashable, list[tuple[Run, str]]] = {}
     for run, steps in found.items():
         for step in steps:
             where.setdefault(scene_of(step), []).append((run, step))
-    return [_cell(*_choose(key, candidates), backends) for key, candidates in where.items()]
+    cells: list[Cell] = []
+    for key, candidates in where.items():
+        calm = [candidate for candidate in candidates if not PLOTS[candidate[0].plot].large]
+        cells.append(_cell(*_choose(key, calm or candidates), backends))
+    return cells
 
 
 def all_cells(found: Mapping[Run, list[str]], backends: tuple[str, ...] = BACKENDS) -> list[Cell]:
