@@ -41,7 +41,7 @@ NEEDS_FALLBACK = "needs the pure-Python backend"
 ALLOWED_SKIPS: Mapping[str, str] = {
     re.escape(NEEDS_NATIVE): "the suite also runs on the native backend, where the test is executed",
     re.escape(NEEDS_FALLBACK): "the suite also runs on the pure-Python backend, where the test is executed",
-    "needs PID namespaces, which this system refuses": "where root may make them, as in most containers, it is executed",
+    "needs PID namespaces, which this system refuses": "it is executed where root may make them, as in most containers",
     r"needs Python 3\.1[1-9]": "the suite also runs on newer Pythons, where the test is executed",
 }
 

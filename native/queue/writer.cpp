@@ -142,7 +142,7 @@ void Writer::listen(std::uint32_t rank, std::uint64_t epoch, std::uint64_t befor
   AIOSPIN_PROBE(ring);
   shm::doorbell::ring(bells_[rank]);
   AIOSPIN_PROBE(rang);
-  rung_[rank] = epoch;  // after ringing: killed in between, the successor rings again
+  rung_[rank] = epoch;  // after ringing: cut short in between, it rings once too often and not once too seldom
 }
 
 unsigned Writer::ring_all() noexcept {
