@@ -8,6 +8,7 @@ Assumption: the process is traced (warden.py) before it comes to an armed probe,
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
 import platform
 import struct
@@ -24,8 +25,9 @@ BREAKPOINT, ADVANCE = _BREAKPOINTS.get(platform.machine(), (b"", 0))
 _PROT_READ, _PROT_WRITE, _PROT_EXEC = 1, 2, 4
 
 
+@functools.cache
 def located(image: Path) -> dict[int, str]:
-    """The link-time address of every probe in an ELF file, with its name."""
+    """The link-time address of every probe in an ELF file, with its name. Read once: it may be built anew meanwhile."""
     data = image.read_bytes()
     sections = dict(_sections(data))
     base = sections[b".stapsdt.base"][0]
@@ -58,7 +60,7 @@ def loaded(image: Path) -> dict[int, str]:
     """The address of every probe in this process, with its name."""
     for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
         fields = line.split(maxsplit=5)
-        if len(fields) == 6 and fields[5] == str(image) and int(fields[2], 16) == 0:
+        if len(fields) == 6 and fields[5].removesuffix(" (deleted)") == str(image) and int(fields[2], 16) == 0:
             start = int(fields[0].split("-")[0], 16)
             return {start + address: name for address, name in located(image).items()}
     raise LookupError(f"{image} is not mapped here")

@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -24,6 +25,7 @@ sys.path.append(os.environ["TESTS"])
 sys.path.append(os.path.join(os.environ["TESTS"], "kill"))
 
 import actor
+import probes
 import warden
 
 
@@ -86,6 +88,8 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the harness is the one to interrupt
     asyncio.SelectorEventLoop().close()
     uvloop.new_event_loop().close()
+    if aiospin.backend == "native":
+        probes.located(Path(sys.modules["aiospin._native"].__file__ or ""))
     gc.collect()
     gc.freeze()
     serve(socket.socket(fileno=0))
