@@ -37,13 +37,13 @@ class Backing:
 
 
 def make_anonymous(size: int, roles: int) -> Backing:
-    """A memfd that cannot shrink, and a pipe per role. SegmentTooLarge if the memory is not there."""
+    """A memfd of fixed size, and a pipe per role. SegmentTooLarge if the memory is not there."""
     with ExitStack() as undo:
         fd = _memfd()
         undo.callback(os.close, fd)
         os.fchmod(fd, 0o600)
         _reserve(fd, size, None)
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         bells = _each_role(roles, lambda role: make_bell(), undo)
         undo.pop_all()
         return Backing(fd, bells, None)
