@@ -93,6 +93,11 @@ class Line:
             self._arm(endpoint, station, operation, future)
         return future
 
+    @property
+    def waits(self) -> bool:
+        """Somebody does."""
+        return bool(self._waiting)
+
     def leave(self, endpoint: Sleeper, operation: Any) -> None:
         """`operation` has ended; the next one has its turn."""
         was_head = self._is_head(operation)

@@ -24,6 +24,8 @@ if sys.platform != "win32":  # there this file only has to import
 
     _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
+MARKED = 0o1700
+"""Mode of a segment's directory before its ring is there and when it goes: tells it from any other empty directory."""
 _MFD_NOEXEC_SEAL = 0x0008  # not in Python's os yet; Linux 6.3, and required where vm.memfd_noexec is 2
 
 
@@ -59,6 +61,7 @@ def make_named(path: str, size: int, roles: int) -> Backing:
         fd = os.open(RING, _NEW, 0o600, dir_fd=directory)
         undo.callback(os.close, fd)
         be_present(fd, path)
+        os.chmod(f"/proc/self/fd/{directory}", 0o700)
         os.fchmod(fd, 0o600)
         _reserve(fd, size, path)
         bells = _each_role(roles, lambda role: _make_fifo(directory, bell_name(role)), undo)
@@ -100,16 +103,17 @@ def _make_place(path: str) -> None:
     """Make the segment's directory; this user's own parent comes with the first segment and goes with the last."""
     parent = os.path.dirname(path)
     if parent != _own_parent():
-        return _make_directory(path)
+        return _make_directory(path, MARKED)
     while True:
         try:
             _require_parent(parent)
-            return _make_directory(path)
+            return _make_directory(path, MARKED)
         except FileNotFoundError:
             continue  # someone closed the last other segment, and the parent went with it
 
 
 def _remove_place(path: str, roles: int) -> None:
+    _remove(lambda place: os.chmod(place, MARKED), path)  # should this process be killed when it is empty
     for name in (RING, *map(bell_name, range(roles))):
         _remove(os.unlink, os.path.join(path, name))
     _remove(os.rmdir, path)
@@ -133,18 +137,25 @@ def _remove(remove: Callable[[str], None], path: str) -> None:
 
 def _require_parent(parent: str) -> None:
     try:
-        _make_directory(parent)
+        _make_directory(parent, 0o700)
     except FileExistsError:
         os.close(open_directory(parent))  # whoever made it: it must be ours, no link, and closed to others
 
 
-def _make_directory(path: str) -> None:
-    os.mkdir(path, 0o700)
+def _make_directory(path: str, mode: int) -> None:
+    try:
+        os.mkdir(path, mode)
+    except FileExistsError as error:
+        raise FileExistsError(
+            error.errno, f"{error.strerror} (aiospin ls tells whether it is an orphan)", path
+        ) from None
+    except FileNotFoundError as error:
+        raise FileNotFoundError(error.errno, error.strerror, os.path.dirname(path)) from None
     with ExitStack() as undo:
         undo.callback(os.rmdir, path)
         place = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            os.chmod(f"/proc/self/fd/{place}", 0o700)  # a umask may have taken the owner's own bits
+            os.chmod(f"/proc/self/fd/{place}", mode)  # a umask may have taken the owner's own bits
         finally:
             os.close(place)
         undo.pop_all()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from aiospin import _codec, _degraded, _layout, _loop, _roles, _travel
 from aiospin._acquire import LOOK_AFTER, LOOK_AFTER_UNBARRIERED, Line
 from aiospin._errors import BlockingInEventLoopWarning, ForkedUse, PeerDied, QueueClosed
+from aiospin._exhaustion import descriptors_for
 from aiospin._handle import Handle
 from aiospin._peers import Peers
 from aiospin._policy import WaitPolicy, resolve
@@ -72,6 +73,8 @@ if TYPE_CHECKING:
         def _queued(self) -> int: ...
         @property
         def _parked_operation(self) -> Any: ...
+        @property
+        def _parked_ns(self) -> int: ...
         @property
         def _opened(self) -> bool: ...
         @property
@@ -255,6 +258,11 @@ class Endpoint(_Core):
                 self._generation = registry.generation
 
     def _claim_role(self) -> None:
+        peers = len(self._peer_roles())
+        with descriptors_for(f"claiming the role of {self.role_name}", peers + 1):  # pidfds, and one to look at /proc
+            self._take_role()
+
+    def _take_role(self) -> None:
         segment = self._segment
         bells = segment.bells_for(self._role_number)
         tenancy = Tenancy(segment, self._role_number)
@@ -272,11 +280,14 @@ class Endpoint(_Core):
         self._look_for_deaths()  # who died before we came has no pidfd to tell; the first wait does
 
     def _suspend(self, operation: Any, remaining: float | None) -> _loop.Future:
+        self._stall.begin(self._cursor)
         return self._line.suspend(self, operation, remaining)
 
     def _leave(self, operation: Any) -> None:
         self._stall.over()
         self._line.leave(self, operation)
+        if self._opened and self._line.waits:  # the next one's turn begins
+            self._stall.begin(self._cursor)
 
     def _kick(self) -> None:
         """The bell was drained, or something else may have made this end ready."""
@@ -362,7 +373,7 @@ class Endpoint(_Core):
         self._line.listen_to_peers(self)
         if died or self._ready():
             self._kick()
-        self._report_stall(self._stall.waited(self._cursor))
+        self._report_stall(self._stall.waited(self._cursor, self._parked_ns))
 
     def _abandon(self) -> None:
         """The loop that waits was closed."""

@@ -8,6 +8,7 @@ Assumption: none; this file imports only the standard library and is the lowest 
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 import sys
 from typing import Literal
@@ -83,7 +84,8 @@ class RoleTaken(AiospinError):
         self.pid = pid
 
     def __str__(self) -> str:
-        return f"the role of {self.role_name} is held by {_name_pid(self.pid)}"
+        ours = ", this process: an end of it was not closed" if self.pid == os.getpid() else ""
+        return f"the role of {self.role_name} is held by {_name_pid(self.pid)}{ours}"
 
 
 class ReaderDropped(AiospinError):

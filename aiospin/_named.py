@@ -4,8 +4,8 @@ Every process that has a named segment open holds a shared lock on one byte of t
 whoever takes a segment away locks all of the file first. So a segment in use is never removed, and one that is being
 removed cannot be attached.
 
-Guarantee: only directories that could be segments of this user are touched, and in them only rings and bells; symbolic
-links are not followed. Nothing here drops a lock of this process.
+Guarantee: what is removed is a directory of this user that holds a ring which aiospin made, or began to make, in that
+very place, and its bells, and nothing else; symbolic links are not followed. Nothing here drops a lock of this process.
 Assumption: a forked child that has claimed nothing does not count as a user; it goes on with what it inherited.
 """
 
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from aiospin import _header, _host, _layout
-from aiospin._backing import parent_of, remove_own_parent
+from aiospin._backing import MARKED, parent_of, remove_own_parent
 from aiospin._descriptors import RING, open_directory
 from aiospin._errors import AiospinError, AttachError
 from aiospin._header import FileId
@@ -33,7 +33,7 @@ from aiospin._segment import registry
 if sys.platform != "win32":  # there this file only has to import
     import fcntl
 
-State = Literal["live", "orphan", "unfinished"]
+State = Literal["live", "orphan", "unfinished", "damaged"]
 
 _OWN_NAMES = re.compile(r"ring|bell-[0-9]+")
 _FLOCK = struct.Struct("@hhqqi4x")  # type, whence, start, length, pid: struct flock where longs have 64 bits
@@ -97,13 +97,16 @@ def look(path: str) -> Named | None:
             return None
         fd, ours = _open_ring(directory, undo, os.O_RDONLY)
         if fd is None:
-            state: State = "unfinished" if _is_begun(fd, directory) else "orphan"
-            return Named(path, state, 0, None, 0, {}, "it has no ring")
+            return Named(path, "unfinished" if _is_begun(fd, directory) else "orphan", 0, None, 0, {}, "it has no ring")
         users = dict(_users(fd))
         if ours is not None:
             users = {"open": os.getpid()} | {_layout.role_name(role): os.getpid() for role in ours} | users
-        occupied, begun = os.fstat(fd).st_blocks * 512, _is_begun(fd, directory)
-        state = "live" if users else "unfinished" if begun else "orphan"
+        foreign, occupied = _why_foreign(fd), os.fstat(fd).st_blocks * 512
+        state: State = "orphan" if foreign is None else "damaged"
+        if _is_begun(fd, directory):
+            state = "unfinished"
+        if users:
+            state = "live"
         try:
             header = _header.read(fd, path)
             _header.check(fd, header, path, boot_id=_host.boot_id())
@@ -117,13 +120,14 @@ def unlink(path: str) -> int:
     """Take an orphan away; returns how many bytes that frees.
 
     InUse when a process has it, FileNotFoundError when there is nothing, AttachError when it is no segment of this
-    user. Nothing is removed then.
+    user, or too damaged to be sure. Nothing is removed then.
     """
+    _require_leaf(path)
     with registry.lock, ExitStack() as undo:  # as in look()
         directory = open_directory(path)
         undo.callback(os.close, directory)
         if not _looks_like_one(directory):
-            raise AttachError(f"{path} is not a segment: it holds other files than a ring and bells")
+            raise AttachError(f"{path} is not a segment: it does not hold a ring and bells, and nothing else")
         fd, ours = _open_ring(directory, undo, os.O_RDWR)
         if ours is not None:
             raise InUse(f"{path} is in use by this process")
@@ -133,8 +137,13 @@ def unlink(path: str) -> int:
         if fd is not None:
             _lock_whole(fd, path)
             freed = os.fstat(fd).st_blocks * 512
+            foreign = _why_foreign(fd)
+            if foreign is not None:
+                raise AttachError(f"{path} is left alone: {foreign}")
+        os.chmod(f"/proc/self/fd/{directory}", MARKED)
         for name in sorted(_names_in(directory), reverse=True):  # the ring first: nobody can attach from then on
-            os.unlink(name, dir_fd=directory)
+            if _is_own(directory, name):
+                os.unlink(name, dir_fd=directory)
         os.rmdir(path)
         remove_own_parent(path)
         return freed
@@ -149,7 +158,42 @@ def _names_in(directory: int) -> list[str]:
 
 
 def _looks_like_one(directory: int) -> bool:
-    return all(_OWN_NAMES.fullmatch(name) for name in _names_in(directory))
+    names = _names_in(directory)
+    marked = stat.S_IMODE(os.fstat(directory).st_mode) == MARKED
+    return (bool(names) or marked) and all(_is_own(directory, name) for name in names)
+
+
+def _is_own(directory: int, name: str) -> bool:
+    """A ring that is a file, or a bell that is a FIFO."""
+    if not _OWN_NAMES.fullmatch(name):
+        return False
+    mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+    return stat.S_ISREG(mode) if name == RING else stat.S_ISFIFO(mode)
+
+
+def _why_foreign(fd: int) -> str | None:
+    """Why this may be a ring that aiospin did not make in this place. None: it did, or was killed while it did."""
+    status = os.fstat(fd)
+    if status.st_nlink != 1:
+        return f"its ring has {status.st_nlink} names"
+    start = os.pread(fd, _layout.HEADER_BYTES, 0)
+    if not start.strip(b"\0"):
+        return None if status.st_size % _layout.RING_ALIGN == 0 else "its ring has no header"
+    if len(start) < _layout.HEADER_BYTES:
+        return f"its ring has {len(start)} bytes, and a header {_layout.HEADER_BYTES}"
+    header = _header.Header(*_layout.HEADER.unpack(start))
+    if header.magic not in (0, _layout.MAGIC):  # the magic comes last
+        return f"its ring begins with {header.magic:#018x} and is none of aiospin's"
+    if FileId(header.segment_device, header.segment_inode) != FileId(status.st_dev, status.st_ino):
+        return "its ring is a copy, or was made by another version"
+    return None
+
+
+def _require_leaf(path: str) -> None:
+    """AttachError for what can be no segment's path, whatever is there: the directory of segments itself, for one."""
+    leaf = os.path.basename(path)
+    if not leaf or leaf.startswith("."):
+        raise AttachError(f"{path!r} does not end in the name of a segment")
 
 
 def _is_begun(fd: int | None, directory: int) -> bool:

@@ -8,6 +8,7 @@ Assumption: limits hardly ever change, so those of the machine and the groups ar
 
 from __future__ import annotations
 
+import errno
 import functools
 import logging
 import os
@@ -121,8 +122,7 @@ def _memory_limits(root: Path) -> tuple[tuple[Bound, _cgroup.MemoryGroup | None]
 def _limits(directory: str | None, root: Path) -> Iterator[Bound]:
     yield from (bound for bound, _ in _memory_limits(root))
     if directory is not None:
-        place = _nearest_existing(directory)
-        system = os.statvfs(place)
+        place, system = _file_system_of(directory)
         if system.f_blocks:  # 0: a tmpfs without a limit
             yield Bound(system.f_blocks * system.f_frsize, f"the size of the file system of {place}")
     yield _LARGEST_FILE
@@ -136,16 +136,21 @@ def _headrooms(directory: str | None, root: Path) -> Iterator[Bound]:
     if available is not None:
         yield Bound(available, "the machine's memory")
     if directory is not None:
-        place = _nearest_existing(directory)
-        system = os.statvfs(place)
+        place, system = _file_system_of(directory)
         if system.f_blocks:
             yield Bound(system.f_bavail * system.f_frsize, f"the space left in the file system of {place}")
     yield _LARGEST_FILE
 
 
-def _nearest_existing(directory: str) -> Path:
+def _file_system_of(directory: str) -> tuple[Path, os.statvfs_result]:
+    """The nearest directory that exists, and its file system. One may go meanwhile: someone closes the last queue."""
     path = Path(directory).absolute()
-    return next(place for place in (path, *path.parents) if place.is_dir())
+    for place in (path, *path.parents):
+        try:
+            return place, os.statvfs(place)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
 
 
 def _meminfo(key: str, root: Path) -> int | None:

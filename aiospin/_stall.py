@@ -34,15 +34,20 @@ class Stall:
         self._began = None
         self._next = self._after
 
-    def waited(self, cursor: int) -> float:
-        """Seconds since this was asked first in the current wait, which stands at that cursor."""
-        now = time.monotonic()
-        if cursor != self._cursor:
+    def begin(self, cursor: int) -> None:
+        """A wait stands at that cursor. Again is fine while it lasts."""
+        if self._began is None or cursor != self._cursor:
             self.over()
-            self._cursor = cursor
-        if self._began is None:
-            self._began = now
-        return now - self._began
+            self._cursor, self._began = cursor, time.monotonic()
+
+    def waited(self, cursor: int, since_ns: int = 0) -> float:
+        """Seconds since the current wait, which stands at that cursor, began: at `since_ns` of CLOCK_MONOTONIC if that
+        is known, else when `begin` or this was first told of it."""
+        self.begin(cursor)
+        assert self._began is not None
+        if since_ns:
+            self._began = since_ns / 1e9
+        return time.monotonic() - self._began
 
     def due(self, waited: float) -> bool:
         """Whether a wait of that many seconds should be told now; the next time is after twice as many."""

@@ -178,8 +178,53 @@ def _truncate(place: Path) -> None:
     os.truncate(place / "ring", 10)
 
 
-@pytest.mark.parametrize(("damage", "said"), [(_scribble, "not an aiospin segment"), (_truncate, "too short")])
-def test_a_damaged_orphan_says_so_and_can_be_removed(
+def _copy(place: Path) -> None:
+    (place / "again").write_bytes((place / "ring").read_bytes())
+    os.replace(place / "again", place / "ring")
+
+
+def _link_it(place: Path) -> None:
+    os.link(place / "ring", place.parent / "another name")
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (_scribble, "none of aiospin's"),
+        (_truncate, "its ring has 10 bytes"),
+        (_copy, "a copy"),
+        (_link_it, "its ring has 2 names"),
+    ],
+)
+def test_what_may_not_be_a_segment_is_listed_and_left_alone(
+    directory: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[Path], None], said: str
+) -> None:
+    orphan(directory, "left")
+    damage(directory / "left")
+    everything = sorted(directory.rglob("*"))
+    assert listed(capsys)["left"]["state"] == "damaged"
+    assert main(["unlink", "--all"]) == 0
+    assert "no orphans" in capsys.readouterr().out
+    assert main(["unlink", "left"]) == 1
+    assert said in capsys.readouterr().err
+    assert sorted(directory.rglob("*")) == everything
+
+
+def _other_version(place: Path) -> None:
+    with open(place / "ring", "r+b") as ring:
+        ring.seek(8)
+        ring.write(b"\x63")
+
+
+def _no_header_yet(place: Path) -> None:
+    with open(place / "ring", "r+b") as ring:
+        ring.write(bytes(1024))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"), [(_other_version, "layout version 99"), (_no_header_yet, "not an aiospin segment")]
+)
+def test_an_orphan_that_nobody_could_attach_to_says_so_and_can_be_removed(
     directory: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[Path], None], said: str
 ) -> None:
     orphan(directory, "left")
@@ -193,15 +238,32 @@ def test_a_damaged_orphan_says_so_and_can_be_removed(
     assert os.listdir(directory) == []
 
 
-@pytest.mark.parametrize("has_ring", [False, True], ids=["no_ring", "empty_ring"])
+def test_what_comes_into_its_directory_while_it_is_removed_stays(
+    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orphan(directory, "left")
+    locked = _named._lock_whole
+
+    def lock_and_add(fd: int, path: str) -> None:
+        locked(fd, path)
+        (directory / "left" / "precious").touch()
+
+    monkeypatch.setattr(_named, "_lock_whole", lock_and_add)
+    assert main(["unlink", "left"]) == 1
+    assert "not empty" in capsys.readouterr().err
+    assert os.listdir(directory / "left") == ["precious"]
+
+
+@pytest.mark.parametrize("has", ["nothing", "empty ring", "bells"])
 def test_one_that_is_being_made_is_left_alone_and_an_old_one_is_an_orphan(
-    directory: Path, capsys: pytest.CaptureFixture[str], has_ring: bool
+    directory: Path, capsys: pytest.CaptureFixture[str], has: str
 ) -> None:
     place = directory / "new"
-    place.mkdir(0o700)
-    if has_ring:  # its maker has not locked it yet
+    place.mkdir()
+    place.chmod(0o1700 if has == "nothing" else 0o700)
+    if has == "empty ring":  # its maker has not locked it yet
         (place / "ring").touch(0o600)
-    else:
+    if has == "bells":
         os.mkfifo(place / "bell-0", 0o600)
     assert listed(capsys)["new"]["state"] == "unfinished"
     assert main(["unlink", "--all"]) == 0
@@ -234,7 +296,18 @@ def _file(directory: Path) -> None:
     (directory / "thing").touch()
 
 
-@pytest.mark.parametrize("make", [_other_files, _open_to_others, _link, _file])
+def _empty(directory: Path) -> None:
+    (directory / "thing").mkdir(0o700)
+    os.utime(directory / "thing", (0, 0))
+
+
+def _bell_that_is_a_file(directory: Path) -> None:
+    (directory / "thing").mkdir(0o700)
+    (directory / "thing" / "bell-0").write_bytes(b"precious")
+    os.utime(directory / "thing", (0, 0))
+
+
+@pytest.mark.parametrize("make", [_other_files, _open_to_others, _link, _file, _empty, _bell_that_is_a_file])
 def test_what_is_no_segment_is_neither_listed_nor_touched(
     directory: Path, capsys: pytest.CaptureFixture[str], make: Callable[[Path], None]
 ) -> None:
@@ -249,8 +322,8 @@ def test_what_is_no_segment_is_neither_listed_nor_touched(
         path.unlink()
 
 
-@pytest.mark.parametrize("kind", ["link", "socket", "directory"])
-def test_a_ring_that_is_no_file_is_not_followed(directory: Path, tmp_path_factory: Any, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["link", "socket", "directory", "fifo"])
+def test_a_ring_that_is_no_file_is_no_ring(directory: Path, tmp_path_factory: Any, kind: str) -> None:
     place = directory / "odd"
     place.mkdir(0o700)
     victim = tmp_path_factory.mktemp("victim") / "victim"
@@ -259,18 +332,25 @@ def test_a_ring_that_is_no_file_is_not_followed(directory: Path, tmp_path_factor
         (place / "ring").symlink_to(victim)
     elif kind == "directory":
         (place / "ring").mkdir()
+    elif kind == "fifo":
+        os.mkfifo(place / "ring", 0o600)
     else:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(place / "ring"))
-    [segment] = _named.find(str(directory))
-    assert (segment.state, segment.damage) == ("unfinished", "it has no ring")
     os.utime(place, (0, 0))
-    if kind == "directory":
-        with pytest.raises(OSError, match="ring"):
-            _named.unlink(str(place))
-    else:
+    assert _named.find(str(directory)) == []
+    with pytest.raises(AttachError, match="is not a segment"):
         _named.unlink(str(place))
+    assert os.listdir(place) == ["ring"]
     assert victim.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("name", [".", "..", "./", "x/.."])
+def test_the_directory_itself_is_no_segment(directory: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    os.utime(directory, (0, 0))
+    assert main(["unlink", name]) == 1
+    assert "does not end in the name of a segment" in capsys.readouterr().err
+    assert directory.exists()
 
 
 def test_names_of_terminals_control_characters_are_printed_harmlessly(
@@ -284,7 +364,7 @@ def test_names_of_terminals_control_characters_are_printed_harmlessly(
     assert main(["unlink", "--all"]) == 0
 
 
-@pytest.mark.parametrize("arguments", [["unlink"], ["unlink", "x", "--all"], ["ls", "x"]])
+@pytest.mark.parametrize("arguments", [["unlink"], ["unlink", ""], ["unlink", "x", "--all"], ["ls", "x"]])
 def test_bad_arguments_are_refused(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)

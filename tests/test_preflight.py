@@ -224,6 +224,8 @@ def test_a_named_segment_must_fit_its_file_system(
     asked = []
 
     def statvfs(path: os.PathLike[str]) -> SimpleNamespace:
+        if not os.path.exists(path):
+            raise FileNotFoundError(path)
         asked.append(os.fspath(path))
         return SimpleNamespace(f_blocks=64, f_bavail=2, f_frsize=MIB)
 
@@ -236,6 +238,25 @@ def test_a_named_segment_must_fit_its_file_system(
     assert set(asked) == {str(tmp_path)}
     assert len(caplog.records) == 1
     assert _preflight.check_capacity("1 GiB", 1, root=machine.root) == GIB  # an anonymous one does not lie there
+
+
+def test_a_directory_that_goes_while_it_is_looked_at_is_none(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory of a user's named segments goes with the last of them."""
+    statvfs = os.statvfs
+    gone: list[str] = []
+
+    def vanish(path: os.PathLike[str]) -> os.statvfs_result:
+        if os.fspath(path) == str(tmp_path / "segments"):
+            gone.append(os.fspath(path))
+            raise FileNotFoundError(path)
+        return statvfs(path)
+
+    monkeypatch.setattr(os, "statvfs", vanish)
+    (tmp_path / "segments").mkdir()
+    assert _preflight.check_capacity("64 KiB", 1, tmp_path / "segments", root=machine.root) == 65536
+    assert gone
 
 
 def test_a_file_system_without_a_size_has_no_limit(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

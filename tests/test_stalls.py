@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -188,6 +189,52 @@ def test_an_awaited_call_tells_by_itself(run_async: Callable[..., Any], caplog: 
     run_async(main())
     [story, *_] = stories(caplog)
     assert (story["role"], story["reader_0"], story["lag_0"]) == ("writer", "never attached", LARGEST + 64)
+
+
+@pytest.mark.parametrize("policy", ["eco", "balanced"])
+def test_an_awaited_call_tells_how_long_it_has_waited_and_not_since_when_it_is_looked_at(
+    policy: str, run_async: Callable[..., Any]
+) -> None:
+    async def main() -> None:
+        with ends(policy=policy) as (_, writer, (reader,)):
+            for _ in range(3):  # from the second on the backend may park by itself
+                waiting = asyncio.ensure_future(reader.aget())
+                await asyncio.sleep(0.01)
+                writer.put(b"there")
+                await waiting
+            waiting = asyncio.ensure_future(reader.aget())
+            await asyncio.sleep(0)
+            slept = time.monotonic()
+            await asyncio.sleep(0.2)
+            slept = time.monotonic() - slept
+            # The first look, which comes once a second, and would be the second one's beginning.
+            assert reader._stall.waited(reader._cursor, reader._parked_ns) >= slept
+            waiting.cancel()
+            await asyncio.wait([waiting])
+
+    run_async(main())
+
+
+def test_the_next_in_line_waits_from_its_own_turn_on(
+    run_async: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        with ends(stall_after=1e-9) as (_, writer, (reader,)):
+            writer.put(bytes(LARGEST))
+            waiting = [asyncio.ensure_future(writer.aput(bytes(LARGEST))) for _ in range(2)]
+            while writer._queued != 2:
+                await asyncio.sleep(0)
+            reader.get()
+            await waiting[0]
+            assert writer._stall._began is not None
+            writer._look_after()
+            [story, *_] = stories(caplog)
+            assert story["role"] == "writer"
+            reader.get()
+            await waiting[1]
+            assert writer._stall._began is None
+
+    run_async(main())
 
 
 def test_a_wait_set_tells_one_line_for_all_its_members(caplog: pytest.LogCaptureFixture) -> None:

@@ -66,6 +66,7 @@ class Endpoint(abc.ABC):
     _home: Any = None  # the loop that has the bell; this backend does without
     _in_vain: bool = False
     _parked_operation: Operation | None = None
+    _parked_ns = 0
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         self = super().__new__(cls)

@@ -82,6 +82,8 @@ def _row(segment: Named) -> tuple[str, ...]:
 def _unlink(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     if bool(args.segments) == args.all:
         parser.error("name the segments, or say --all")
+    if "" in args.segments:
+        parser.error("a segment's name is empty")
     directory = _named.where(args.directory)
     if not args.all:
         failures = [_unlink_one(name if "/" in name else os.path.join(directory, name)) for name in args.segments]
@@ -90,6 +92,8 @@ def _unlink(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         orphans = [segment.path for segment in _named.find(directory) if segment.state == "orphan"]
     except OSError as error:
         return _fail(f"{directory}: {error.strerror}")
+    if not orphans:
+        print(f"no orphans in {printable(directory)}")
     return max(map(_unlink_one, orphans), default=0)
 
 

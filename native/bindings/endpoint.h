@@ -28,6 +28,7 @@ struct Endpoint {
   bool busy;            // a thread waits in a sync call, the GIL released
   bool monitored;       // the waiter thread may be looking: no attempt before stop_monitoring()
   PyObject* home;           // weak reference to the loop that has the bell; null: ask the Python half
+  std::uint64_t parked_ns;  // when the native park began; meaningful while there is one
   std::uint64_t home_peer;  // the writer's seat when that was set: a new one has a pidfd that the loop does not have yet
   PyObject* parked;         // the future of the operation that parked without it
   const void* parked_operation;

@@ -212,6 +212,12 @@ PyObject* parked_operation(PyObject* op, void*) {
   return Py_NewRef(found == nullptr ? Py_None : static_cast<PyObject*>(const_cast<void*>(found)));
 }
 
+PyObject* parked_ns(PyObject* op, void*) {
+  const Guard guard;
+  const Endpoint* self = as_endpoint(op);
+  return PyLong_FromUnsignedLongLong(self->parked_operation == nullptr ? 0 : self->parked_ns);
+}
+
 PyObject* home(PyObject* op, void*) {
   const Guard guard;
   const Endpoint* self = as_endpoint(op);
@@ -320,7 +326,7 @@ PyMethodDef writer_methods[] = {COMMON_METHODS,
   {"_opened", opened, nullptr, nullptr, nullptr}, {"_cursor", cursor, nullptr, nullptr, nullptr},     \
       {"_sequence", sequence, nullptr, nullptr, nullptr},                                             \
       {"_home", home, set_home, nullptr, nullptr}, {"_in_vain", in_vain, nullptr, nullptr, nullptr},  \
-      {"_queued", queued, nullptr, nullptr, nullptr},                                                 \
+      {"_queued", queued, nullptr, nullptr, nullptr}, {"_parked_ns", parked_ns, nullptr, nullptr, nullptr}, \
       { "_parked_operation", parked_operation, nullptr, nullptr, nullptr }
 
 PyGetSetDef reader_properties[] = {COMMON_PROPERTIES, {nullptr, nullptr, nullptr, nullptr, nullptr}};

@@ -8,6 +8,7 @@
 // wake-up that brought nothing (a peer may have come or gone), a hook for tests.
 #include "bindings/parking.h"
 
+#include "platform/clock.h"
 #include "shm/doorbell.h"
 
 namespace aiospin::bindings {
@@ -73,6 +74,7 @@ Parking park_here(OperationObject* self, Ref& future) {
   ++endpoint->count.parks;
   if (endpoint->watch->announce() || endpoint->failure != nullptr) return Parking::ready;
   endpoint->parked = Py_NewRef(future.get());
+  endpoint->parked_ns = monotonic_ns();
   endpoint->parked_operation = self;
   return Parking::parked;
 }
