@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import sys
@@ -37,7 +38,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     unlinking.add_argument("segments", nargs="*", metavar="SEGMENT", help="name in the directory, or path")
     unlinking.add_argument("--all", action="store_true", help="every orphan in the directory")
     _add_directory(unlinking)
-    unlinking.set_defaults(run=lambda args: _unlink(args, unlinking))
+    unlinking.set_defaults(run=functools.partial(_unlink, parser=unlinking))
 
 
 def _add_directory(parser: argparse.ArgumentParser) -> None:
