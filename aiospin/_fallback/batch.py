@@ -23,9 +23,9 @@ def as_piece(buffer: Any) -> Piece:
     try:
         view = memoryview(buffer)
     except TypeError:
-        raise TypeError(f"a payload is bytes-like, not {type(buffer).__name__}") from None
+        raise TypeError(f"a payload must be bytes-like, not {type(buffer).__name__}") from None
     if not view.c_contiguous:
-        raise BufferError(f"a payload is C-contiguous; this {type(buffer).__name__} is not")
+        raise BufferError(f"a payload must be C-contiguous, and this {type(buffer).__name__} is not")
     if view.ndim == 1 and view.format == _FLAT:
         return view
     # cast refuses shapes with a zero in them

@@ -101,14 +101,14 @@ class Endpoint(abc.ABC):
             raise error
         self._claim()
         if not self._opened:
-            raise QueueClosed(f"the {self.role_name} was closed")
+            raise QueueClosed(f"{self.role_name} is closed")
 
     def _over(self) -> BaseException | None:
         """Why the endpoint has ended; None while it has not."""
         if not self._shut_down:
             return None
         if self._ended is None:
-            return QueueClosed(f"the {self.role_name} was closed")
+            return QueueClosed(f"{self.role_name} is closed")
         return self._ended.with_traceback(None)
 
     def _shut(self, error: BaseException | None) -> None:

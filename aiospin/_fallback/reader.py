@@ -64,7 +64,7 @@ class Reader(Endpoint):
         self._poll()
         message = self._try_get()
         if message is NOT_READY:
-            raise Empty(f"the {self.role_name} has no message waiting")
+            raise Empty(f"{self.role_name}: no message now")
         return message
 
     def get_many(self, n: int, timeout: float | None = None) -> list[Any]:
@@ -142,7 +142,7 @@ class Reader(Endpoint):
             assert core is not None
         shutdown = core.shutdown()
         if shutdown == _CLOSED_AT_ONCE:
-            raise QueueClosed(f"the queue was shut down; the {self.role_name} gets nothing more")
+            raise QueueClosed(f"{self.role_name}: the stream has ended")
         try:
             taken = take()
         except CorruptSlot:
@@ -156,7 +156,7 @@ class Reader(Endpoint):
             if core.ended():
                 taken = take()  # what was published before the end
                 if taken is NOT_READY:
-                    raise QueueClosed(f"the stream has ended; the {self.role_name} has read all of it")
+                    raise QueueClosed(f"{self.role_name}: the stream has ended")
         return taken
 
     def _try_slot(self) -> ReadSlot | Outcome:
@@ -229,7 +229,7 @@ class Reader(Endpoint):
         return ReaderDropped(f"{self.role_name} was dropped by the writer: claim the rank again to join anew")
 
     def _late(self, timeout: float | None) -> TimeoutError:
-        return TimeoutError(f"{self.role_name} waited {timeout} s and no message came")
+        return TimeoutError(f"{self.role_name}: no message within {timeout!r} s")
 
     def _drop_core(self) -> None:
         core, self._core = self._core, None

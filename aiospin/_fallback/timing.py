@@ -19,13 +19,13 @@ def check_timeout(timeout: float | None) -> float | None:
     if timeout is None:
         return None
     if isinstance(timeout, bool):
-        raise TypeError(f"timeout is None or seconds, not {timeout!r}")
+        raise TypeError(f"timeout must be a number of seconds or None, not {timeout!r}")
     try:
         endless = math.isinf(timeout)
     except TypeError:
-        raise TypeError(f"timeout is None or seconds, not {timeout!r}") from None
+        raise TypeError(f"timeout must be a number of seconds or None, not {timeout!r}") from None
     if not timeout >= 0:  # NaN is not
-        raise ValueError(f"timeout is None or seconds from 0 on, not {timeout!r}")
+        raise ValueError(f"timeout must be 0 or more seconds, or None, not {timeout!r}")
     return None if endless else timeout
 
 

@@ -132,7 +132,7 @@ class Writer(Endpoint):
                 raise ValueError(f"a message of {size} bytes does not fit in the ring at once: use put()")
             if not core.put(pieces, size):
                 self._take_failure()
-                raise Full(f"no room for a message of {size} bytes now")
+                raise Full(f"the writer: no room for {size} bytes now")
         finally:
             self._give_turn()
 
@@ -215,7 +215,7 @@ class Writer(Endpoint):
 
     def _check_open(self) -> None:
         if self._open_core().shutdown():
-            raise QueueClosed("the queue was shut down: nothing can be put")
+            raise QueueClosed("the writer: the queue was shut down")
 
     def _put_at_once(self, pieces: Pieces) -> bool:
         """The common case, without an attempt object: open, our turn, room. False says to go the long way."""
@@ -307,7 +307,7 @@ class Writer(Endpoint):
         return WriterBusy("another task or thread is waiting on the writer, or holds its claim")
 
     def _late(self, timeout: float | None) -> TimeoutError:
-        return TimeoutError(f"the writer waited {timeout} s and there was no room")
+        return TimeoutError(f"writer: no room within {timeout!r} s")
 
     def _drop_core(self) -> None:
         core, self._core = self._core, None

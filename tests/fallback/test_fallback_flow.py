@@ -56,12 +56,12 @@ def test_a_full_ring_refuses_and_an_empty_one_too() -> None:
         with pytest.raises(Full):
             writer.put_nowait(b"")
         assert writer.try_acquire_write(0) is None
-        with pytest.raises(TimeoutError, match="writer waited 0"):
+        with pytest.raises(TimeoutError, match="writer: no room within 0"):
             writer.put(b"x", timeout=0)
         assert reader.get_nowait() == bytes(LARGEST)
         writer.put_nowait(b"x")
         assert reader.get() == b"x"
-        with pytest.raises(TimeoutError, match="reader 0 waited 0"):
+        with pytest.raises(TimeoutError, match="reader 0: no message within 0"):
             reader.get(timeout=0)
 
 
@@ -239,7 +239,7 @@ def test_use_after_close_says_so() -> None:
         writer._shut(None)
         writer._shut(ValueError("too late"))
         reader._shut(ValueError("custom"))
-        with pytest.raises(QueueClosed, match="writer was closed"):
+        with pytest.raises(QueueClosed, match="writer is closed"):
             writer.put(b"y")
         with pytest.raises(QueueClosed):
             writer.put_nowait(b"y")
