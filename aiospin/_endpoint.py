@@ -191,10 +191,10 @@ class Endpoint(_Core):
     def _end(self, ending: End) -> None:
         if self._closed:
             return
+        if self._tenancy is not None:
+            self._tenancy.ending = ending
         self._closed = True
         tenancy, self._tenancy = self._tenancy, None
-        if tenancy is not None:
-            tenancy.ending = ending
         self._shut(None)
         for waits in list(self._sets):
             waits._touch(self)
@@ -270,10 +270,10 @@ class Endpoint(_Core):
             self._own_bell = bells[self._role_number]
             self._open_role(bells, tenancy)
         except BaseException:
-            tenancy.ending = End.DETACH
             tenancy.end()
             raise
         self._tenancy = tenancy
+        tenancy.ending = End.ABANDON  # unless close() or detach() says otherwise
         self._peers = Peers(segment, self._peer_roles())
         self._meet_peers()
         self._announce_arrival()

@@ -63,8 +63,13 @@ def claim(segment: Segment, role: int, *, light: bool = False) -> int:
         if role in segment.claims:
             raise RoleTaken(_layout.role_name(role), os.getpid())
         _lock(segment, role)
-        segment.claims[role] = _sit_down(segment, role, light)
-        return segment.claims[role]
+        before = seat(segment, role).tenure
+        try:
+            segment.claims[role] = _sit_down(segment, role, light)
+            return segment.claims[role]
+        except BaseException:  # a signal's, say: what has begun must not look like a death when the lock goes
+            _stand_up(segment, role, vacate=seat(segment, role).tenure != before)
+            raise
 
 
 def release(segment: Segment, role: int, *, vacate: bool = True) -> None:
@@ -73,13 +78,9 @@ def release(segment: Segment, role: int, *, vacate: bool = True) -> None:
     Without `vacate` the seat stays taken, so that peers report a death.
     """
     with registry.lock:
-        if segment.claims.pop(role, None) is None:
+        if role not in segment.claims:
             return
-        if vacate:  # before unlocking: whoever finds the lock free and the seat taken reports a death
-            at = _layout.seat_offset(segment.readers, role) + _layout.SEAT_STATE
-            tenure = seat(segment, role).tenure << _layout.SEAT_TENURE_SHIFT
-            segment.mapping.store(at, tenure | _layout.SEAT_VACATED)
-        fcntl.lockf(segment.fd, fcntl.LOCK_UN, 1, role)
+        _stand_up(segment, role, vacate)
         segment.settle()
 
 
@@ -127,6 +128,16 @@ def _locker(segment: Segment, role: int) -> int | None:
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, role, 1, 0)
     kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(segment.fd, fcntl.F_GETLK, asked))
     return None if kind == fcntl.F_UNLCK else max(pid, 0)
+
+
+def _stand_up(segment: Segment, role: int, vacate: bool) -> None:
+    """Cut short by a signal's exception, it can be done again: the claim goes last."""
+    if vacate:  # before unlocking: whoever finds the lock free and the seat taken reports a death
+        at = _layout.seat_offset(segment.readers, role) + _layout.SEAT_STATE
+        tenure = seat(segment, role).tenure << _layout.SEAT_TENURE_SHIFT
+        segment.mapping.store(at, tenure | _layout.SEAT_VACATED)
+    fcntl.lockf(segment.fd, fcntl.LOCK_UN, 1, role)
+    segment.claims.pop(role, None)
 
 
 def _sit_down(segment: Segment, role: int, light: bool) -> int:

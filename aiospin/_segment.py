@@ -128,14 +128,13 @@ class Segment:
             ring_fd = _open_ring(backing.fd)
             undo.callback(os.close, ring_fd)
             segment = cls(_new_ref(header, backing), header, backing.fd, ring_fd, dict(enumerate(backing.bells)))
+            undo.pop_all()  # first: what is in the registry must not be closed here, whatever a signal raises
             with registry.lock:
                 segment._owned_since = registry.generation
                 registry.segments[segment._file] = segment
                 if backing.path is not None:
-                    _descriptors.be_present(
-                        backing.fd, backing.path
-                    )  # again: a look from this process may have ended it
-            undo.pop_all()
+                    # Again: a look from this process may have ended it.
+                    _descriptors.be_present(backing.fd, backing.path)
             return segment
 
     @classmethod
@@ -180,8 +179,8 @@ class Segment:
             ring_fd = _open_ring(fd)
             undo.callback(os.close, ring_fd)
             segment = cls(ref, header, fd, ring_fd, descriptors)
+            undo.pop_all()  # first, as above
             registry.segments[segment._file] = segment
-            undo.pop_all()
             return segment
 
     def bell(self, role: int) -> int:

@@ -28,17 +28,17 @@ class Tenancy:
 
     def __init__(self, segment: Segment, role: int) -> None:
         self._ended = True
-        self.ending = End.ABANDON
+        self.ending = End.DETACH  # until somebody is there to close it, and misses to
         self._segment = segment
         self._role = role
+        self._generation = _roles.fork_generation()
         segment.hold()
         try:
             self._tenure = _roles.claim(segment, role, light=_backend.name == "fallback")
+            self._ended = False
         except BaseException:
             segment.drop()
             raise
-        self._generation = _roles.fork_generation()
-        self._ended = False
 
     @property
     def inherited(self) -> bool:
@@ -49,16 +49,19 @@ class Tenancy:
         """Give the role up now. Idempotent; in a forked child it only forgets."""
         if self._ended:
             return
-        self._ended = True
-        if not self.inherited:
+        if not self.inherited:  # cut short by a signal's exception, all of this can be done again
             if self.ending is End.CLOSE:
                 self._say_goodbye()
             _roles.release(self._segment, self._role, vacate=self.ending is not End.ABANDON)
             self._ring()
+        self._ended = True
         self._segment.drop()
 
     def __del__(self) -> None:
-        self.end()
+        try:
+            self.end()
+        finally:  # a signal's exception may have cut it short, and nobody else will do it
+            self.end()
 
     def _say_goodbye(self) -> None:
         readers, mapping = self._segment.readers, self._segment.mapping

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import pickle
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -13,9 +15,11 @@ from typing import Any
 import pytest
 from forked import Child, in_child
 
-from aiospin import _layout, _roles
+from aiospin import Queue, _layout, _roles
 from aiospin._errors import RoleTaken
+from aiospin._peers import Peers
 from aiospin._segment import Segment, registry
+from aiospin._tenancy import Tenancy
 
 WRITER, READER = 0, 1
 
@@ -218,3 +222,72 @@ def test_a_holder_whose_pid_the_kernel_hides_is_pid_zero(segment: Segment, monke
 def test_errors_cross_processes() -> None:
     error = pickle.loads(pickle.dumps(RoleTaken(_layout.role_name(1), 42)))
     assert (error.role_name, error.pid, str(error)) == ("reader 0", 42, "the role of reader 0 is held by pid 42")
+
+
+def test_a_claim_that_is_cut_short_is_no_death(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal's exception may come when the seat is taken and nothing says yet that this process has it."""
+    with Queue(readers=1, capacity="64 KiB") as queue, queue.writer() as writer:
+        writer.put(b"x")
+        reader = queue.reader(0)
+        sit_down = _roles._sit_down
+
+        def sit_down_and_be_struck(*arguments: Any) -> int:
+            sit_down(*arguments)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(_roles, "_sit_down", sit_down_and_be_struck)
+        with pytest.raises(KeyboardInterrupt):
+            reader.__enter__()
+        monkeypatch.undo()
+        assert reader._segment.claims == {WRITER: 1}
+        assert in_child(lambda: _roles.holder(reader._segment, READER)) is None
+        assert writer._peers is not None
+        assert writer._peers.check() == []
+        assert writer._peers.state(READER) == "detached"
+        with reader:
+            assert reader.get() == b"x"
+
+
+@pytest.mark.parametrize("at", ["before", "after"])
+@pytest.mark.parametrize("by", ["end", "collection"])
+def test_giving_a_role_up_can_be_cut_short_and_done_again(
+    segment: Segment, by: str, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peers = Peers(segment, [READER])
+    tenancy: Tenancy | None = Tenancy(segment, READER)
+    peers.refresh()
+    stand_up = _roles._stand_up
+    struck: list[Any] = []
+
+    def stand_up_and_be_struck(*arguments: Any) -> None:
+        monkeypatch.setattr(_roles, "_stand_up", stand_up)
+        if at == "after":
+            stand_up(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_roles, "_stand_up", stand_up_and_be_struck)
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: struck.append(told.exc_type))
+    if by == "end":
+        assert tenancy is not None
+        with pytest.raises(KeyboardInterrupt):
+            tenancy.end()
+        tenancy.end()
+    else:
+        tenancy = None
+        assert struck == [KeyboardInterrupt]
+    assert segment.claims == {}
+    assert in_child(lambda: _roles.holder(segment, READER)) is None
+    assert peers.check() == []
+    assert peers.state(READER) == "detached"
+    peers.close()
+
+
+def test_a_tenancy_that_nobody_got_to_hold_is_no_death() -> None:
+    with Queue(readers=1, capacity="64 KiB") as queue, queue.writer() as writer:
+        writer.put(b"x")
+        assert queue._segment is not None
+        Tenancy(queue._segment, READER)
+        gc.collect()
+        assert writer._peers is not None
+        assert writer._peers.check() == []
+        assert writer._peers.state(READER) == "detached"

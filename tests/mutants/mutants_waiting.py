@@ -10,7 +10,7 @@ LADDER = "native/wait/ladder.cpp"
 MAPPING = "native/bindings/mapping.cpp"
 WORD = "native/bindings/word.cpp"
 
-TWO_TOKENS = Case("wait/test_completion.cpp", "two tokens, the second at any moment*")
+TWO_TOKENS = Case("wait/test_completion.cpp", "two tokens, the second at any moment*", repeats=20)
 UNASKED = Case("wait/test_completion.cpp", "a loop that pops both when woken and unasked*")
 TIME_OVER = Case("wait/test_service.cpp", "when its time is over*")
 
@@ -54,7 +54,6 @@ MUTANTS: list[Mutant] = [
         COMPLETION,
         [(DRAIN, DRAIN + EARLY_POP), (POP, "  return popped;\n")],
         [TWO_TOKENS],
-        quick=True,
     ),
     mutant(
         "the loop never clears the flag",
