@@ -117,7 +117,7 @@ def main() -> None:
     # Warnings are errors (-W error), but for three that are earned here on purpose.
     warnings.filterwarnings("ignore", "a write (slot|claim) .*(published nor|published or) aborted", ResourceWarning)
     warnings.filterwarnings("ignore", ".*aput.* was never awaited", RuntimeWarning)
-    warnings.filterwarnings("ignore", "unclosed file .*/(proc|sys)/", ResourceWarning)  # a signal just after an open()
+    warnings.filterwarnings("ignore", "unclosed file", ResourceWarning)  # a signal just after an open()
     gc.freeze()
     for line in sys.stdin:
         request = json.loads(line)
