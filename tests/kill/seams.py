@@ -81,13 +81,13 @@ SEAMS: dict[str, Seam] = {
     "opening the role": Seam(READER, None, r"_reader:_open_role self._open\(.*"),
     "announcing the arrival": Seam(READER, None, r"_reader:_announce_arrival self._segment.ring.*"),
     "reader detaches: before vacating": Seam(
-        READER, None, r"_roles:release segment.mapping.store.*", "reader detaches"
+        READER, None, r"_roles:_stand_up segment.mapping.store.*", "reader detaches"
     ),
-    "reader detaches: before unlocking": Seam(READER, None, r"_roles:release fcntl.lockf.*", "reader detaches"),
+    "reader detaches: before unlocking": Seam(READER, None, r"_roles:_stand_up fcntl.lockf.*", "reader detaches"),
     "reader detaches: before ringing": Seam(READER, None, r"_tenancy:_ring .*", "reader detaches"),
     "reader closes: before it leaves": Seam(READER, None, r"_tenancy:_say_goodbye mapping.add.*", "reader closes"),
-    "reader closes: before unlocking": Seam(READER, None, r"_roles:release fcntl.lockf.*", "reader closes"),
-    "writer detaches: before unlocking": Seam(WRITER, None, r"_roles:release fcntl.lockf.*", "writer detaches"),
+    "reader closes: before unlocking": Seam(READER, None, r"_roles:_stand_up fcntl.lockf.*", "reader closes"),
+    "writer detaches: before unlocking": Seam(WRITER, None, r"_roles:_stand_up fcntl.lockf.*", "writer detaches"),
     "writer closes: before it says so": Seam(WRITER, None, r"_tenancy:_say_goodbye mapping.store.*", "writer closes"),
     "writer closes: before ringing": Seam(WRITER, None, r"_tenancy:_ring self._segment.ring.*", "writer closes"),
     "drop: before the gate": Seam(WRITER, r"probe:drop#1", rf"{_W}:drop self._mapping.store.*", "drop dead"),
