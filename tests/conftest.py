@@ -17,6 +17,7 @@ import importlib.metadata
 import os
 import platform
 import re
+import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -65,6 +66,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=NEEDS_NATIVE))
         if native and item.get_closest_marker("fallback"):
             item.add_marker(pytest.mark.skip(reason=NEEDS_FALLBACK))
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C through: what a shell starts in the background ignores it, and every child of the tests would, too."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
