@@ -56,7 +56,9 @@ READ_TILL_DEATH = """
     refuse(error, *call)
     def read():
         with aiospin.attach(handle) as reader:
-            say(reader.get().decode())
+            message = reader.get()
+            reader._peer_descriptors()  # meets the writer while it lives, or tries to
+            say(message.decode())
             for _ in range(2):  # the second is there to be told at most once
                 try:
                     reader.get(timeout=60)
@@ -64,7 +66,9 @@ READ_TILL_DEATH = """
                     return death
     async def aread():
         with aiospin.attach(handle) as reader:
-            say((await reader.aget()).decode())
+            message = await reader.aget()
+            reader._peer_descriptors()
+            say(message.decode())
             try:
                 await reader.aget()
             except aiospin.PeerDied as death:

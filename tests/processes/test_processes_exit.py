@@ -64,7 +64,12 @@ SET_UP = """
         until(lambda: policy == "monitored" or epoch(end))
 
     def daemon(work):
-        thread = threading.Thread(target=work, daemon=True)
+        def run():
+            try:
+                work()
+            except aiospin.QueueClosed:  # what it is told if the interpreter lets it run once more
+                pass
+        thread = threading.Thread(target=run, daemon=True)
         thread.start()
         return thread
 
