@@ -26,7 +26,9 @@ from aiospin._segment import registry
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
-OWNER, STRANGER = 54321, 54322
+# Users of this run alone: each has a directory in /dev/shm, and suites of two backends may run beside each other.
+OWNER = 100_000 + 2 * os.getpid()
+STRANGER = OWNER + 1
 PR_SET_DUMPABLE = 4
 
 
