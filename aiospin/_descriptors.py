@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import struct
 import sys
 from collections.abc import Callable, Iterable
 
@@ -25,6 +26,7 @@ if sys.platform != "win32":  # there this file only has to import
     BELL_FLAGS = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
 
 RING = "ring"  # file names in the directory of a named segment
+_FLOCK = struct.Struct("@hhqqi4x")  # type, whence, start, length, pid: struct flock where longs have 64 bits
 _BELL_BYTES = 4096  # one page: a bell needs one byte, and a user's pipes share an allowance
 
 
@@ -79,14 +81,31 @@ def reopen_bell(ref: SegmentRef, role: int, expected: FileId) -> int:
     return _reopen(ref, lambda: _in_owner(ref, ref.bell_fds[role]), stat.S_ISFIFO, expected, what)
 
 
-def be_present(fd: int, path: str) -> None:
-    """Count as a user of a named segment for as long as its file is open here. AttachError if it is being removed."""
+def try_lock(fd: int, start: int, length: int, *, shared: bool = False) -> bool:
+    """Lock bytes of a segment file for this process; a `length` of 0 is all from `start` on. False if others bar it."""
     try:
-        fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, _layout.PRESENCE)
+        fcntl.lockf(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB, length, start)
     except OSError as error:
         if error.errno not in (errno.EAGAIN, errno.EACCES):
             raise
-        raise AttachError(f"{path} is being unlinked") from None
+        return False
+    return True
+
+
+def first_lock(fd: int, start: int, length: int) -> tuple[int, int, int] | None:
+    """The first lock of another process among these bytes, as F_GETLK tells: start, length (0: to the end), pid.
+
+    The pid is 0 when the kernel cannot name it here.
+    """
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
+    kind, _, at, found, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+    return None if kind == fcntl.F_UNLCK else (at, found, max(pid, 0))
+
+
+def be_present(fd: int, path: str) -> None:
+    """Count as a user of a named segment for as long as its file is open here. AttachError if it is being removed."""
+    if not try_lock(fd, _layout.PRESENCE, 1, shared=True):
+        raise AttachError(f"{path} is being unlinked")
 
 
 def verify(fd: int, is_type: Callable[[int], bool], expected: FileId, what: str) -> None:

@@ -11,12 +11,9 @@ Assumption: a forked child that has claimed nothing does not count as a user; it
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import stat
-import struct
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -25,18 +22,14 @@ from typing import Final, Literal
 
 from aiospin import _header, _host, _layout
 from aiospin._backing import MARKED, parent_of, remove_own_parent
-from aiospin._descriptors import RING, open_directory
+from aiospin._descriptors import RING, first_lock, open_directory, try_lock
 from aiospin._errors import AiospinError, AttachError
 from aiospin._header import FileId
 from aiospin._segment import registry
 
-if sys.platform != "win32":  # there this file only has to import
-    import fcntl
-
 State = Literal["live", "orphan", "unfinished", "damaged"]
 
 _OWN_NAMES = re.compile(r"ring|bell-[0-9]+")
-_FLOCK = struct.Struct("@hhqqi4x")  # type, whence, start, length, pid: struct flock where longs have 64 bits
 _UNFINISHED_S: Final = 60.0  # a directory without a ring is being made, if it is no older than that
 
 
@@ -225,23 +218,16 @@ def _open_ring(directory: int, undo: ExitStack, flags: int) -> tuple[int | None,
 def _users(fd: int) -> Iterator[tuple[str, int]]:
     """Every lock that other processes hold, as F_GETLK tells them one by one."""
     start = 0
-    while start <= _layout.PRESENCE:
-        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, 0, 0)
-        kind, _, at, length, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
-        if kind == fcntl.F_UNLCK:
-            return
+    while start <= _layout.PRESENCE and (lock := first_lock(fd, start, 0)) is not None:
+        at, length, pid = lock
         for role in range(at, min(at + (length or _layout.PRESENCE), _layout.PRESENCE)):
-            yield _layout.role_name(role), max(pid, 0)
+            yield _layout.role_name(role), pid
         if at <= _layout.PRESENCE < at + (length or _layout.PRESENCE + 1):
-            yield "open", max(pid, 0)
+            yield "open", pid
         start = at + length if length else _layout.PRESENCE + 1
 
 
 def _lock_whole(fd: int, path: str) -> None:
-    try:
-        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 0, 0)
-    except OSError as error:
-        if error.errno not in (errno.EAGAIN, errno.EACCES):
-            raise
+    if not try_lock(fd, 0, 0):
         users = ", ".join(f"{who} (pid {pid or 'in another PID namespace'})" for who, pid in _users(fd))
-        raise InUse(f"{path} is in use: {users or 'by a process that has gone since'}") from None
+        raise InUse(f"{path} is in use: {users or 'by a process that has gone since'}")

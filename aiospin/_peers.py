@@ -63,8 +63,7 @@ class Peers:
         A predecessor's pidfd stays open until the next refresh: its successor's never has the same number, so that a
         poll set can be brought up to date by comparing numbers.
         """
-        while self._retired:
-            os.close(self._retired.pop())
+        self._close_retired()
         changed = False
         for role, sighting in self._seen.items():
             tenure = self._tenure(role)
@@ -112,6 +111,9 @@ class Peers:
         """Close every pidfd. Idempotent."""
         for sighting in self._seen.values():
             _forget(sighting)
+        self._close_retired()
+
+    def _close_retired(self) -> None:
         while self._retired:
             os.close(self._retired.pop())
 

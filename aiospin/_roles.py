@@ -8,13 +8,12 @@ Assumption: the kernel does not show a process its own POSIX locks, so roles of 
 
 from __future__ import annotations
 
-import errno
 import os
-import struct
 import sys
 from dataclasses import dataclass
 
 from aiospin import _host, _layout
+from aiospin._descriptors import first_lock, try_lock
 from aiospin._errors import RoleTaken
 from aiospin._segment import Segment, registry
 
@@ -22,7 +21,6 @@ if sys.platform != "win32":  # there this file only has to import
     import fcntl
 
 _TENURES = 1 << (64 - _layout.SEAT_TENURE_SHIFT)
-_FLOCK = struct.Struct("@hhqqi4x")  # type, whence, start, length, pid: struct flock where longs have 64 bits
 
 
 @dataclass(frozen=True)
@@ -110,13 +108,7 @@ def _check_role(segment: Segment, role: int) -> None:
 
 
 def _lock(segment: Segment, role: int) -> None:
-    while True:
-        try:
-            fcntl.lockf(segment.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, role)
-            return
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise
+    while not try_lock(segment.fd, role, 1):
         pid = _locker(segment, role)
         if pid is not None:
             raise RoleTaken(_layout.role_name(role), pid)
@@ -125,9 +117,8 @@ def _lock(segment: Segment, role: int) -> None:
 
 def _locker(segment: Segment, role: int) -> int | None:
     """Who else has the byte locked, as F_GETLK tells: pid 0 when the kernel cannot name it here."""
-    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, role, 1, 0)
-    kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(segment.fd, fcntl.F_GETLK, asked))
-    return None if kind == fcntl.F_UNLCK else max(pid, 0)
+    found = first_lock(segment.fd, role, 1)
+    return None if found is None else found[2]
 
 
 def _stand_up(segment: Segment, role: int, vacate: bool) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from forked import Child, in_child
 
-from aiospin import Queue, _layout, _roles
+from aiospin import Queue, _descriptors, _layout, _roles
 from aiospin._errors import RoleTaken
 from aiospin._peers import Peers
 from aiospin._segment import Segment, registry
@@ -213,7 +213,7 @@ def test_a_role_out_of_range_is_named(segment: Segment, role: int) -> None:
 def test_a_holder_whose_pid_the_kernel_hides_is_pid_zero(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
     with claiming(segment, READER) as child:
         child.channel.recv()
-        monkeypatch.setattr(fcntl, "fcntl", lambda fd, command, asked: _roles._FLOCK.pack(1, 0, READER, 1, 0))
+        monkeypatch.setattr(fcntl, "fcntl", lambda fd, command, asked: _descriptors._FLOCK.pack(1, 0, READER, 1, 0))
         assert _roles.holder(segment, READER) == 0
         with pytest.raises(RoleTaken, match="a process in another PID namespace"):
             _roles.claim(segment, READER)
