@@ -41,15 +41,7 @@ class ReaderRole(Reads, Role):
         self.ledger = Ledger(self.page)
         self.held: list[Held] = []
 
-    def play(self) -> None:
-        stays = True
-        while stays:
-            stays = self._tenure(self.script.next())
-        self.end = None
-        gc.collect()
-
-    def _tenure(self, dice: Dice) -> bool:
-        """From attach to the end of it. False when this process is not needed any more."""
+    def tenure(self, dice: Dice) -> bool:
         self.attach(dice)
         self.ledger = Ledger(self.page)
         self.ledger.begin(self.end.statistics().lag[self.role - 1] is not None)

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import contextlib
 import gc
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any
 
@@ -75,9 +76,16 @@ class Role(abc.ABC):
 
     # what readers and writer differ in
 
-    @abc.abstractmethod
     def play(self) -> None:
         """All of it."""
+        while self.tenure(self.script.next()):
+            pass
+        self.end = None
+        gc.collect()
+
+    @abc.abstractmethod
+    def tenure(self, dice: Dice) -> bool:
+        """From attach to the end of it. False when this process is not needed any more."""
 
     @abc.abstractmethod
     def in_loop(self, dice: Dice) -> Coroutine[Any, Any, None]:
@@ -152,27 +160,33 @@ class Role(abc.ABC):
 
     # operations
 
-    def _one_in_thread(self, dice: Dice) -> None:
-        self.page[OPERATIONS] += 1
+    @contextlib.contextmanager
+    def _judged(self, dice: Dice) -> Iterator[bool]:
+        """Around one operation: whether fate may strike in it, and what becomes of its errors."""
         tempted = self.main and self.fate.tempt(dice)
-        alarm = self.main and self.alarms and not tempted and dice.one_in(10)
         self.asked = False
         try:
-            if alarm:
-                self.prepare(dice)
-                self._interruptible(dice)
-            else:
-                self.in_thread(dice)
-        except Interrupted:
-            self.interrupts += 1
-            self.page.count("interrupts")
-            self.interrupted()
+            yield tempted
         except (aiospin.AiospinError, *TIMEOUTS) as error:
             self.judge(error)
         finally:
             if tempted:
                 self.fate.relent()
             self.settled()
+
+    def _one_in_thread(self, dice: Dice) -> None:
+        self.page[OPERATIONS] += 1
+        with self._judged(dice) as tempted:
+            try:
+                if self.main and self.alarms and not tempted and dice.one_in(10):
+                    self.prepare(dice)
+                    self._interruptible(dice)
+                else:
+                    self.in_thread(dice)
+            except Interrupted:
+                self.interrupts += 1
+                self.page.count("interrupts")
+                self.interrupted()
 
     def _interruptible(self, dice: Dice) -> None:
         """An operation, and a signal in the middle of it, just before or just after. Interrupted replaces its error."""
@@ -233,9 +247,7 @@ class Role(abc.ABC):
         self.page[OPERATIONS] += 1
         loop = asyncio.get_running_loop()
         how, turns, delay = dice.below(10), dice.below(7), dice.moment(LONGEST)
-        tempted = self.main and self.fate.tempt(dice)
-        self.asked = False
-        try:
+        with self._judged(dice):
             if how < 5:
                 await self.in_loop(dice)
                 return
@@ -253,12 +265,6 @@ class Role(abc.ABC):
                 self.page.count("cancels")
             else:
                 task.result()
-        except (aiospin.AiospinError, *TIMEOUTS) as error:
-            self.judge(error)
-        finally:
-            if tempted:
-                self.fate.relent()
-            self.settled()
 
     def judge(self, error: BaseException) -> None:
         if isinstance(error, TIMEOUTS):

@@ -7,7 +7,6 @@ Assumption: see storm_role.py.
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 from collections.abc import Coroutine
 from typing import Any
@@ -36,15 +35,7 @@ class WriterRole(Role):
         self._nonces = 0
         self._grief = Script(post.seed, "deaths told", post.incarnation)
 
-    def play(self) -> None:
-        stays = True
-        while stays:
-            stays = self._tenure(self.script.next())
-        self.end = None
-        gc.collect()
-
-    def _tenure(self, dice: Dice) -> bool:
-        """From attach to the end of it. False when this process is not needed any more."""
+    def tenure(self, dice: Dice) -> bool:
         self.attach(dice)
         self.end.__enter__()
         begun = self.end._sequence
