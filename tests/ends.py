@@ -7,6 +7,7 @@ Assumption: also imported by child processes (programs.py), so it imports nothin
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import threading
 import time
@@ -76,6 +77,19 @@ def epoch(end: aiospin.QueueReader[Any] | aiospin.QueueWriter[Any]) -> int:
 def asleep(end: aiospin.QueueReader[Any] | aiospin.QueueWriter[Any], since: int = 0) -> None:
     """Return once the role of `end` has announced a sleep after the epoch `since`."""
     until(lambda: epoch(end) > since)
+
+
+def watching(pid: int) -> None:
+    """Return once this process has a pidfd of process `pid`: its death is told at once from here on."""
+    until(lambda: any(f"\nPid:\t{pid}\n" in _said_of(fd) for fd in os.listdir("/proc/self/fdinfo")))
+
+
+def _said_of(fd: str) -> str:
+    try:
+        with open(f"/proc/self/fdinfo/{fd}") as file:
+            return file.read()
+    except OSError:  # closed since the list was made
+        return ""
 
 
 def fill(writer: aiospin.QueueWriter[Any], size: int = 1000, sequence: int = 0) -> int:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from ends import RING, asleep, content, ends, fill, size_of, until
+from ends import RING, asleep, content, ends, fill, size_of, until, watching
 from programs import Program
 
 import aiospin
@@ -81,7 +81,7 @@ def test_a_death_wakes_a_sleeping_reader() -> None:
         with Program(WRITER, {"handle": handle_of(queue.writer()), "messages": 0}) as child:
             assert child.hear() == "ready"
             getting = pool.submit(reader.get)
-            asleep(reader)
+            watching(child.pid)  # a sleep is announced before the first look at who is there
             child.kill()
             with pytest.raises(aiospin.PeerDied) as caught:
                 getting.result()
