@@ -91,8 +91,12 @@ def lag_of_each(segment: Segment) -> tuple[int | None, ...]:
 
 def taken_by(segment: Segment, rank: int) -> int:
     """Bytes of the ring that this reader has taken and not given back: slots and views that are held."""
-    acquired = segment.mapping.load(_layout.reader_offset(segment.readers, rank) + _layout.READER_ACQUIRED)
-    return max(0, acquired - _released(segment, rank))
+    return max(0, acquired_by(segment, rank) - _released(segment, rank))
+
+
+def acquired_by(segment: Segment, rank: int) -> int:
+    """Up to where this reader, or one before it, has taken."""
+    return segment.mapping.load(_layout.reader_offset(segment.readers, rank) + _layout.READER_ACQUIRED)
 
 
 def _published(segment: Segment) -> int:

@@ -1,0 +1,160 @@
+"""Bodies: how arguments and results become bytes, with large and array-like things beside them in place.
+
+msgpack   (default; the extra `workers`) plain objects. NumPy arrays, anywhere, and memoryviews, bytearrays and long bytes
+          at the top level travel in place: arrays and views arrive as read-only views of the slot, bytes as bytes.
+pickle    only when asked for by name: unpickling runs what the sender chose. Buffers travel in place by protocol 5.
+
+Guarantee: `decode(*encode(value))` equals `value` for what a codec takes; what it does not take raises TypeError at the
+sender, naming the type.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias
+
+from aiospin.workers._envelope import CorruptMessage
+
+Encoded: TypeAlias = tuple[bytes, Sequence[Any]]
+"""A body, and byte views of what travels in place beside it."""
+
+_ARRAY, _VIEW, _BYTES = 1, 2, 3  # extension types
+_IN_PLACE: Final = 4096  # bytes objects of this length and more are not copied into the body
+
+
+class Body(Protocol):
+    """A codec for bodies."""
+
+    name: str
+
+    def encode_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Encoded:
+        """Those of a call; `decode` gives the pair back."""
+
+    def encode(self, value: Any) -> Encoded:
+        """The body and the buffers in place beside it."""
+
+    def decode(self, body: memoryview, buffers: Sequence[memoryview]) -> Any:
+        """The value. Views in it keep the slot."""
+
+
+class Msgpack:
+    """Plain objects by msgspec."""
+
+    name = "msgpack"
+
+    def __init__(self) -> None:
+        try:
+            import msgspec
+        except ImportError as error:
+            raise ImportError("the msgpack codec needs msgspec: pip install 'aiospin[workers]'") from error
+        self._ext = msgspec.msgpack.Ext
+        self._errors = msgspec.MsgspecError
+        self._buffers: list[Any] = []
+        self._received: Sequence[memoryview] = ()
+        self._encoder = msgspec.msgpack.Encoder(enc_hook=self._encode_other)
+        self._decoder = msgspec.msgpack.Decoder(ext_hook=self._decode_other)
+
+    def encode_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Encoded:
+        """Those of a call; `decode` gives the pair back."""
+        self._buffers = []
+        outside = self._outside
+        return self._finish(([outside(arg) for arg in args], {name: outside(arg) for name, arg in kwargs.items()}))
+
+    def encode(self, value: Any) -> Encoded:
+        """The body and the buffers in place beside it."""
+        self._buffers = []
+        kind = type(value)
+        return self._finish([self._outside(item) for item in value] if kind in (tuple, list) else self._outside(value))
+
+    def _finish(self, value: Any) -> Encoded:
+        try:
+            return self._encoder.encode(value), self._buffers
+        finally:
+            self._buffers = []
+
+    def decode(self, body: memoryview, buffers: Sequence[memoryview]) -> Any:
+        """The value. Views in it keep the slot."""
+        self._received = buffers
+        try:
+            return self._decoder.decode(body)
+        except self._errors as error:
+            raise CorruptMessage(f"a body cannot be decoded: {error}") from error
+        finally:
+            self._received = ()
+
+    def _outside(self, item: Any) -> Any:
+        kind = type(item)
+        if kind is bytes:
+            return self._place(_BYTES, item) if len(item) >= _IN_PLACE else item
+        if kind is memoryview or kind is bytearray:
+            return self._place(_VIEW, memoryview(item))
+        return item
+
+    def _place(self, code: int, buffer: Any) -> Any:
+        view = memoryview(buffer)
+        if not view.c_contiguous:
+            raise TypeError("a buffer must be C-contiguous to travel")
+        self._buffers.append(view.cast("B"))
+        return self._ext(code, len(self._buffers).to_bytes(4, "little"))
+
+    def _encode_other(self, item: Any) -> Any:
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and isinstance(item, numpy.ndarray):
+            if item.dtype.hasobject:
+                raise TypeError(f"an array of {item.dtype} holds Python objects and cannot travel; name codec='pickle'")
+            array = numpy.ascontiguousarray(item)
+            self._buffers.append(memoryview(array.reshape(-1).view(numpy.uint8)))
+            head = self._encoder.encode([len(self._buffers), array.dtype.str, list(item.shape)])
+            return self._ext(_ARRAY, head)
+        if numpy is not None and isinstance(item, numpy.generic):
+            return item.item()
+        raise TypeError(f"{type(item).__module__}.{type(item).__qualname__} is no plain object; name codec='pickle'")
+
+    def _decode_other(self, code: int, data: memoryview) -> Any:
+        if code == _ARRAY:
+            import numpy
+
+            index, dtype, shape = self._decoder.decode(data)
+            return numpy.frombuffer(self._buffer(index), dtype).reshape(shape)
+        if code in (_VIEW, _BYTES):
+            buffer = self._buffer(int.from_bytes(data, "little"))
+            return buffer if code == _VIEW else bytes(buffer)
+        raise CorruptMessage(f"extension type {code} is unknown")
+
+    def _buffer(self, index: int) -> memoryview:
+        if not 1 <= index <= len(self._received):
+            raise CorruptMessage(f"buffer {index} of {len(self._received)} is missing")
+        return self._received[index - 1]
+
+
+class Pickle:
+    """Whatever pickles."""
+
+    name = "pickle"
+
+    def encode_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Encoded:
+        """Those of a call; `decode` gives the pair back."""
+        return self.encode((args, kwargs))
+
+    def encode(self, value: Any) -> Encoded:
+        """The body and the buffers in place beside it."""
+        buffers: list[pickle.PickleBuffer] = []
+        body = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+        return body, [buffer.raw() for buffer in buffers]
+
+    def decode(self, body: memoryview, buffers: Sequence[memoryview]) -> Any:
+        """The value. Views in it keep the slot."""
+        return pickle.loads(body, buffers=buffers)
+
+
+_BODIES = {"msgpack": Msgpack, "pickle": Pickle}
+
+
+def find(name: str) -> Body:
+    """The codec of that name. ValueError names an unknown one, ImportError the extra that is missing."""
+    if name not in _BODIES:
+        raise ValueError(f"codec must be one of {', '.join(_BODIES)}, got {name!r}")
+    body: Body = _BODIES[name]()
+    return body

@@ -1,0 +1,162 @@
+"""Calls on their way: what was asked, of whom, how often it was handed out, and where its answer goes.
+
+Guarantee: a call ends once, with a result, an error, or by being given up; whatever comes for it later is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Protocol
+
+from aiospin import _loop
+from aiospin.workers._envelope import Kind, pack
+
+Delivery = Literal["at_most_once", "at_least_once"]
+DELIVERIES: Final = ("at_most_once", "at_least_once")
+
+
+class Sink(Protocol):
+    """Where answers go."""
+
+    @property
+    def done(self) -> bool:
+        """Whether nobody waits any more."""
+
+    def part(self, value: Any) -> None:
+        """One of many."""
+
+    def result(self, value: Any) -> None:
+        """The answer, or the end of the parts."""
+
+    def fail(self, error: BaseException) -> None:
+        """The end, an error."""
+
+    def give_up(self) -> None:
+        """Nobody waits any more."""
+
+
+class Answer:
+    """A single answer, awaited through `future`."""
+
+    def __init__(self) -> None:
+        self.future = _loop.here().future()
+
+    @property
+    def done(self) -> bool:
+        """Answered, failed or given up."""
+        return self.future.done()
+
+    def part(self, value: Any) -> None:
+        """Of a single answer there are no parts."""
+        raise TypeError("a part came for a call that is not streamed")
+
+    def result(self, value: Any) -> None:
+        """The answer."""
+        if not self.future.done():
+            self.future.set_result(value)
+
+    def fail(self, error: BaseException) -> None:
+        """An error instead."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+    def give_up(self) -> None:
+        """Nobody waits any more."""
+        self.future.cancel()
+
+
+class Parts:
+    """Answers in a row, taken one by one with `take`."""
+
+    def __init__(self) -> None:
+        self._ready: collections.deque[Any] = collections.deque()
+        self._over = False
+        self._error: BaseException | None = None
+        self._waiter: asyncio.Future[Any] | None = None
+
+    @property
+    def done(self) -> bool:
+        """All are here."""
+        return self._over
+
+    def part(self, value: Any) -> None:
+        """One more."""
+        self._ready.append(value)
+        self._wake()
+
+    def result(self, value: Any) -> None:
+        """That was the last."""
+        self._over = True
+        self._wake()
+
+    def fail(self, error: BaseException) -> None:
+        """No more, because of an error."""
+        if not self._over:
+            self._over, self._error = True, error
+            self._wake()
+
+    def give_up(self) -> None:
+        """Nobody takes any more."""
+        self._over = True
+        self._ready.clear()
+
+    async def take(self) -> Any:
+        """The next part. StopAsyncIteration after the last, or what ended them."""
+        while not self._ready:
+            if self._error is not None:
+                raise self._error
+            if self._over:
+                raise StopAsyncIteration
+            self._waiter = _loop.here().future()
+            await self._waiter
+        return self._ready.popleft()
+
+    def _wake(self) -> None:
+        if self._waiter is not None:
+            _loop.wake(self._waiter)
+
+
+@dataclass(eq=False)
+class Call:
+    """One request to one worker."""
+
+    id: int
+    name: str
+    body: bytes
+    buffers: Sequence[Any]
+    sink: Sink
+    flags: int = 0
+    deadline_ns: int = 0
+    delivery: Delivery = "at_most_once"
+    rank: int | None = None
+    """The worker that was asked for; None for whichever."""
+    deliveries: int = 0
+    kill_after: float | None = None
+    given_up: bool = False
+    ended: bool = False
+    link: Any = None
+    """The incarnation of a worker that has it; None while it waits for one."""
+    on_end: list[Callable[[], None]] = field(default_factory=list)
+    """Called once when the worker is done with it."""
+
+    def pieces(self) -> list[Any]:
+        """The message that asks for it."""
+        return pack(
+            Kind.CALL,
+            self.id,
+            self.name.encode(),
+            self.body,
+            self.buffers,
+            flags=self.flags,
+            deadline_ns=self.deadline_ns,
+        )
+
+    def end(self) -> None:
+        """The worker is done with it, or it will never get there."""
+        self.ended = True
+        for callback in self.on_end:
+            callback()
+        self.on_end.clear()

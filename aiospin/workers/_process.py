@@ -1,0 +1,79 @@
+"""Starting a worker's process: its environment, its CPUs, and how it ended.
+
+Guarantee: no signal handler of the application is touched, and the environment is as before when `start` returns.
+Assumption: while a worker is being started, no other thread counts on the thread-count variables being unset.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Generator, Mapping
+from multiprocessing import resource_tracker
+from multiprocessing.process import BaseProcess
+from typing import Any, Final
+
+from aiospin.workers import _child
+
+START_METHODS: Final = ("spawn", "forkserver", "fork")
+THREAD_COUNTS: Final = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "RAYON_NUM_THREADS",
+)
+_changing = threading.Lock()
+
+
+def start(method: str, name: str, spec: _child.Spec, ends: tuple[Any, Any, Any], threads: int | None) -> BaseProcess:
+    """Start the process, which takes over the three ends. May take a while; not for an event loop's thread."""
+    # multiprocessing is typed per context, and has no common type for them.
+    context: Any = multiprocessing.get_context(method)
+    process: BaseProcess = context.Process(target=_child.main, args=(spec, *ends), name=name, daemon=False)
+    if method != "fork":
+        resource_tracker.ensure_running()  # at its own first start it would unblock SIGINT
+    wanted = {} if threads is None else dict.fromkeys(THREAD_COUNTS, str(threads))
+    with _changing, _environment(wanted), _sigint_blocked():
+        process.start()
+    return process
+
+
+def allowed_cpus() -> set[int]:
+    """The CPUs that this process may use."""
+    return os.sched_getaffinity(0)
+
+
+def how_it_ended(process: BaseProcess) -> str:
+    """Of a process that is gone: "was killed by SIGKILL", "ended with exit code 1"."""
+    process.join()
+    code = process.exitcode
+    if code is not None and code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+@contextlib.contextmanager
+def _environment(wanted: Mapping[str, str]) -> Generator[None, None, None]:
+    """Children inherit these variables, where the user has not set them."""
+    added = {name: value for name, value in wanted.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+@contextlib.contextmanager
+def _sigint_blocked() -> Generator[None, None, None]:
+    """What is started inside inherits the block; a Ctrl-C that comes meanwhile is served afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
