@@ -22,7 +22,7 @@ from typing import Any
 
 import magika
 import numpy as np
-import onnxruntime
+import onnxruntime  # type: ignore[import-untyped]
 
 from model_server.model import Row
 

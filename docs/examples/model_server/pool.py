@@ -1,6 +1,6 @@
 """What the server asks of whatever runs the model: the contract, and nothing of how.
 
-`create_app` takes a Pool from outside, so the same server runs on aiospin (`workers_pool.py`) or on any other transport.
+`create_app` takes a Pool from outside, so the same server runs on aiospin (`workers_pool.py`) or on another transport.
 
 Assumption: all methods are called from one event loop, and `predict` between `start` and `stop`.
 """
@@ -54,9 +54,9 @@ class Pool(Protocol):
     async def predict(self, batch: Sequence[bytes], deadline: float | None) -> list[Verdict]:
         """One verdict for each file of the batch, in its order, by one worker.
 
-        `deadline` is a `time.monotonic()`, or None. TimeoutError when it passes; otherwise whatever the model raises, or
-        an error that says that the workers which were given the batch died. Cancelling gives the batch up. A worker's
-        death alone is no reason to fail: predicting twice harms nobody.
+        `deadline` is a `time.monotonic()`, or None. TimeoutError when it passes; otherwise whatever the model raises,
+        or an error that says that the workers which were given the batch died. Cancelling gives the batch up. A
+        worker's death alone is no reason to fail: predicting twice harms nobody.
         """
 
     def status(self) -> list[WorkerStatus]:
