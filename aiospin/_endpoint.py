@@ -153,6 +153,10 @@ class Endpoint(_Core):
 
     # life
 
+    def claim(self) -> None:
+        """Take the role now instead of at the first use: RoleTaken when a living process has it. Idempotent."""
+        self._claim()
+
     def __enter__(self) -> Any:
         self._claim()
         return self

@@ -94,6 +94,12 @@ class Station:
         assert loop is not None
         return loop.call_later(math.ceil(min(delay, _FAR) * 1e3) / 1e3, callback, *arguments)
 
+    def soon(self, callback: Callable[..., object]) -> None:
+        """Call back after what the loop has to do now."""
+        loop = self._loop()
+        assert loop is not None
+        loop.call_soon(callback)
+
     # the waiter thread's answers
 
     def watch(self, future: Future) -> tuple[_backend.core.Completion, int]:
@@ -130,6 +136,12 @@ class Station:
         loop = self.loop
         if loop is not None:
             loop.remove_reader(fd)
+
+    def on_signal(self, number: int, callback: Callable[..., object], *arguments: object) -> None:
+        """Call back in the loop when a signal comes. In the main thread."""
+        loop = self.loop
+        if loop is not None:
+            loop.add_signal_handler(number, callback, *arguments)
 
     def run_soon(self, callback: Callable[..., object], *arguments: object) -> None:
         """Run in the loop's thread: now if this is it or the loop stands still, else as soon as it gets there."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from aiospin import _backend, _layout, _roles
+from aiospin import _backend, _layout, _roles, _statistics
 from aiospin._endpoint import Endpoint
 from aiospin._reader import rank_of
 from aiospin._tenancy import Tenancy
@@ -64,6 +64,18 @@ class QueueWriter(Endpoint, _backend.core.Writer, Generic[T]):
 
     def _may_attempt(self) -> bool:
         return not self._claimed
+
+    @property
+    def position(self) -> int:
+        """Where the message that was published last ends: bytes, slot headers included, since the queue was made."""
+        return self._cursor
+
+    def taken(self, rank: int) -> int:
+        """The position up to which readers of a rank have taken messages, whether they gave them back or not.
+
+        A message whose end lies beyond it was seen by none of them, alive or dead.
+        """
+        return _statistics.acquired_by(self._segment, rank_of(rank, self._segment.readers))
 
     def drop_reader(self, rank: int, *, force: bool = False) -> None:
         """Stop waiting for a reader that is gone: its rank no longer gates, and whoever claims it later starts at what

@@ -1,7 +1,8 @@
 """Bodies: how arguments and results become bytes, with large and array-like things beside them in place.
 
-msgpack   (default; the extra `workers`) plain objects. NumPy arrays, anywhere, and memoryviews, bytearrays and long bytes
-          at the top level travel in place: arrays and views arrive as read-only views of the slot, bytes as bytes.
+msgpack   (default; the extra `workers`) plain objects. NumPy arrays, anywhere, and memoryviews, bytearrays and long
+          bytes at the top level travel in place: arrays and views arrive as read-only views of the slot, bytes as
+          bytes.
 pickle    only when asked for by name: unpickling runs what the sender chose. Buffers travel in place by protocol 5.
 
 Guarantee: `decode(*encode(value))` equals `value` for what a codec takes; what it does not take raises TypeError at the
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 from aiospin.workers._envelope import CorruptMessage
@@ -149,12 +150,11 @@ class Pickle:
         return pickle.loads(body, buffers=buffers)
 
 
-_BODIES = {"msgpack": Msgpack, "pickle": Pickle}
+_BODIES: Final[Mapping[str, Callable[[], Body]]] = {"msgpack": Msgpack, "pickle": Pickle}
 
 
 def find(name: str) -> Body:
     """The codec of that name. ValueError names an unknown one, ImportError the extra that is missing."""
     if name not in _BODIES:
         raise ValueError(f"codec must be one of {', '.join(_BODIES)}, got {name!r}")
-    body: Body = _BODIES[name]()
-    return body
+    return _BODIES[name]()

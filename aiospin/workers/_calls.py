@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import collections
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from aiospin import _loop
 from aiospin.workers._envelope import Kind, pack
-
-Delivery = Literal["at_most_once", "at_least_once"]
-DELIVERIES: Final = ("at_most_once", "at_least_once")
+from aiospin.workers._options import Options
 
 
 class Sink(Protocol):
@@ -41,8 +39,8 @@ class Sink(Protocol):
 class Answer:
     """A single answer, awaited through `future`."""
 
-    def __init__(self) -> None:
-        self.future = _loop.here().future()
+    def __init__(self, future: asyncio.Future[Any]) -> None:
+        self.future = future
 
     @property
     def done(self) -> bool:
@@ -111,7 +109,10 @@ class Parts:
             if self._over:
                 raise StopAsyncIteration
             self._waiter = _loop.here().future()
-            await self._waiter
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
         return self._ready.popleft()
 
     def _wake(self) -> None:
@@ -119,7 +120,7 @@ class Parts:
             _loop.wake(self._waiter)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Call:
     """One request to one worker."""
 
@@ -128,35 +129,36 @@ class Call:
     body: bytes
     buffers: Sequence[Any]
     sink: Sink
-    flags: int = 0
-    deadline_ns: int = 0
-    delivery: Delivery = "at_most_once"
+    options: Options
     rank: int | None = None
     """The worker that was asked for; None for whichever."""
+    flags: int = 0
+    deadline_ns: int = 0
     deliveries: int = 0
-    kill_after: float | None = None
     given_up: bool = False
     ended: bool = False
     link: Any = None
     """The incarnation of a worker that has it; None while it waits for one."""
-    on_end: list[Callable[[], None]] = field(default_factory=list)
-    """Called once when the worker is done with it."""
+    timers: Sequence[asyncio.TimerHandle] = ()
+    """What is to happen if it does not end."""
+    _pieces: list[Any] | None = None
 
     def pieces(self) -> list[Any]:
         """The message that asks for it."""
-        return pack(
-            Kind.CALL,
-            self.id,
-            self.name.encode(),
-            self.body,
-            self.buffers,
-            flags=self.flags,
-            deadline_ns=self.deadline_ns,
-        )
+        if self._pieces is None:
+            self._pieces = pack(
+                Kind.CALL,
+                self.id,
+                self.name.encode(),
+                self.body,
+                self.buffers,
+                flags=self.flags,
+                deadline_ns=self.deadline_ns,
+            )
+        return self._pieces
 
     def end(self) -> None:
         """The worker is done with it, or it will never get there."""
         self.ended = True
-        for callback in self.on_end:
-            callback()
-        self.on_end.clear()
+        for timer in self.timers:
+            timer.cancel()

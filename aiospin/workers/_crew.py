@@ -1,9 +1,9 @@
 """The crew: which worker gets which call, and what happens to calls and ranks when a worker dies.
 
-A call for a rank waits in that rank's berth, any other in the backlog; a worker is given at most `pipeline` calls ahead of
+A call for a rank waits in that rank's berth, any other in the backlog; a worker is given only a few calls ahead of
 their turn, so what waits is not stuck behind one that is busy, and is not lost with one that dies.
 
-Guarantee: every call that was accepted ends. Runs in one loop; nothing here waits but `start` and `stop`.
+Guarantee: every call that was accepted ends. Runs in one loop; nothing here waits but `start`, `restart` and `stop`.
 """
 
 from __future__ import annotations
@@ -15,81 +15,84 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from aiospin import Full, Queue, QueueClosed, _loop
+from aiospin import Full, QueueClosed, _loop
 from aiospin.workers import _body
+from aiospin.workers._berth import Berth, next_of
+from aiospin.workers._broadcast import Broadcasts
 from aiospin.workers._calls import Call, Sink
 from aiospin.workers._envelope import Flag
-from aiospin.workers._failure import StartFailed, WorkerDied
+from aiospin.workers._failure import StartFailed, WorkerDied, copy_of
 from aiospin.workers._link import Link, Making
 from aiospin.workers._options import Options
+from aiospin.workers._restart import Restart
+from aiospin.workers._survey import GroupStatistics, WorkerStatistics
 
 _log = logging.getLogger("aiospin")
-_GRACE: Final = 5.0  # seconds for a worker to end by itself, and again after SIGTERM
+_GRACE: Final = 5.0  # seconds for objects to close, at least
 
 
 @dataclass(frozen=True)
-class Restart:
-    """When a worker that died gets a successor: after `first` seconds, each time `factor` times as long, at most `most`.
+class Rules:
+    """What a group was told about calls and deaths. Checked by the group."""
 
-    An answered call counts as success, and the next death begins anew. After `attempts` deaths or failed starts in a row
-    the rank is given up, and calls to it fail; None never gives up.
-    """
-
-    first: float = 0.1
-    factor: float = 2.0
-    most: float = 30.0
-    attempts: int | None = 5
-
-    def delay(self, failures: int) -> float:
-        """Seconds before the next start, after that many failures in a row."""
-        return min(self.most, self.first * self.factor ** (failures - 1))
-
-
-class _Berth:
-    """A rank, whoever fills it."""
-
-    def __init__(self, rank: int, making: Making) -> None:
-        self.rank = rank
-        self.making = making
-        self.link: Link | None = None
-        self.own: collections.deque[Call] = collections.deque()  # calls for this rank that wait
-        self.failures = 0
-        self.given_up: BaseException | None = None
-        self.restarting: asyncio.Task[None] | None = None
-        self.first_up = _loop.here().future()
-
-    @property
-    def up(self) -> Link | None:
-        """Its worker, if that can be given calls."""
-        return self.link if self.link is not None and self.link.up else None
+    restart: Restart | None
+    max_deliveries: int
+    max_pending: int | None
 
 
 class Crew:
     """All berths of a group."""
 
-    def __init__(
-        self, makings: Sequence[Making], body: _body.Body, restart: Restart | None, max_deliveries: int, pipeline: int
-    ) -> None:
+    def __init__(self, makings: Sequence[Making], body: _body.Body, rules: Rules) -> None:
         self.size = len(makings)
         self._makings = makings
         self._body = body
-        self._restart = restart
-        self._max_deliveries = max_deliveries
-        self._pipeline = pipeline
-        self._berths: list[_Berth] = []
+        self._rules = rules
+        self._berths: list[Berth] = []
         self._backlog: collections.deque[Call] = collections.deque()
         self._numbers = itertools.count(1)
         self._outstanding = 0
         self._idle: asyncio.Future[Any] | None = None
-        self._state = "new"
-        self._publishing = asyncio.Lock()
+        self._state: Literal["new", "up", "stopping", "closed"] = "new"
 
     @property
     def pids(self) -> tuple[int, ...]:
         """The process of each rank; 0 while there is none."""
-        return tuple(0 if berth.link is None else berth.link.pid for berth in self._berths)
+        return tuple(0 if berth.link is None else berth.link.pid for berth in self._berths) or (0,) * self.size
+
+    def statistics(self) -> GroupStatistics:
+        """How each rank stands, and what waits."""
+        return GroupStatistics(
+            workers=tuple(
+                WorkerStatistics(
+                    rank=berth.rank,
+                    pid=0 if berth.link is None else berth.link.pid,
+                    state=self._state_of(berth),
+                    calls=0 if berth.link is None else len(berth.link.calls),
+                    waiting=sum(not call.ended for call in berth.own),
+                    starts=berth.starts,
+                )
+                for berth in self._berths
+            ),
+            pending=self._outstanding,
+            waiting=sum(not call.ended for call in self._backlog),
+        )
+
+    def _state_of(self, berth: Berth) -> Literal["up", "starting", "leaving", "down", "given up"]:
+        if berth.given_up is not None:
+            return "given up"
+        if berth.link is None:
+            return "down"
+        if berth.up is not None:
+            return "up"
+        return "leaving" if berth.link.was_up else "starting"
+
+    def future(self) -> asyncio.Future[Any]:
+        """A pending answer."""
+        self._require_up()
+        return self._station.future()
 
     # life
 
@@ -100,23 +103,25 @@ class Crew:
         self._state = "up"
         making = self._makings[0]
         self._station = _loop.here()
-        self._broadcasts: Queue[Any] = Queue(readers=self.size, capacity=making.capacity, policy=making.policy)
-        self._broadcaster = self._broadcasts.writer()
-        self._broadcaster.__enter__()
-        self._berths = [_Berth(rank, making) for rank, making in enumerate(self._makings)]
+        self._broadcasts = Broadcasts(self.size, making.capacity, making.policy, self)
+        self._berths = [Berth(rank, making) for rank, making in enumerate(self._makings)]
         try:
-            await asyncio.gather(*(self._fill(berth) for berth in self._berths))
-            ready = asyncio.gather(*(berth.first_up for berth in self._berths))
+            outcomes = await asyncio.gather(*(self._fill(berth) for berth in self._berths), return_exceptions=True)
+            for outcome in outcomes:
+                if outcome is not None:
+                    raise outcome
+            ready = asyncio.gather(*(berth.coming for berth in self._berths))
             try:
                 await asyncio.wait_for(ready, timeout)
             except asyncio.TimeoutError:
-                late = [berth.rank for berth in self._berths if berth.up is None]
-                raise TimeoutError(f"workers {late} were not ready within {timeout!r} s") from None
+                late = [str(berth.rank) for berth in self._berths if berth.up is None]
+                raise TimeoutError(f"not ready within {timeout!r} s: worker {', '.join(late)}") from None
         except BaseException:
             await self.stop(0.0)
             raise
 
-    async def _fill(self, berth: _Berth) -> None:
+    async def _fill(self, berth: Berth) -> None:
+        berth.starts += 1
         link = berth.link = Link(berth.rank, berth.making, self._broadcasts.reader(berth.rank), self._body, self)
         try:
             await link.start()
@@ -128,27 +133,43 @@ class Crew:
                 raise StartFailed(berth.rank, f"its process could not be made: {error}") from error
             raise
 
+    async def restart(self, rank: int) -> None:
+        """Let a worker end what it has, and wait for its successor to be ready. StartFailed when there will be none."""
+        self.require_rank(rank)
+        self._require_up()
+        berth = self._berths[rank]
+        if berth.given_up is not None:
+            berth.failures = 0
+            berth.expect()
+            berth.restarting = asyncio.ensure_future(self._refill(berth, 0.0))
+        elif berth.link is not None and berth.link.was_up and not berth.planned:
+            berth.planned = True
+            berth.expect()
+            berth.link.retire()
+            for other in self._berths:
+                self._feed(other)
+        await asyncio.shield(berth.coming)
+
     async def stop(self, drain: float | None) -> None:
         """Let calls end for up to `drain` seconds, then the workers. Idempotent."""
         if self._state != "up":
             return
         self._state = "stopping"
+        closed = QueueClosed("the group is closed")
         try:
             for berth in self._berths:
                 if berth.restarting is not None:
                     berth.restarting.cancel()
                 if berth.link is None:
-                    self._give_up_berth(berth, QueueClosed("the group is closed"))
+                    self._give_up_berth(berth, closed)
+            began = time.monotonic()
             if self._outstanding and drain != 0.0:
                 self._idle = self._station.future()
                 await asyncio.wait([self._idle], timeout=drain)
-            self._end_everything(QueueClosed("the group is closed"))
-            for last_resort in (Link.close_requests, Link.terminate, Link.kill):
-                links = [berth.link for berth in self._berths if berth.link is not None]
-                for link in links:
-                    last_resort(link)
-                if links:
-                    await asyncio.wait([link.gone for link in links], timeout=_GRACE)
+            left = None if drain is None else max(_GRACE, drain - (time.monotonic() - began))
+            self._end_everything(closed)
+            await self._end_links(Link.close_requests, left)
+            await self._end_links(Link.kill, None)
         finally:
             self._state = "closed"
             for berth in self._berths:
@@ -156,8 +177,14 @@ class Crew:
                 if link is not None:
                     link.kill()
                     link.close()
-            self._broadcaster.close()
             self._broadcasts.close()
+
+    async def _end_links(self, how: Any, within: float | None) -> None:
+        links = [berth.link for berth in self._berths if berth.link is not None]
+        for link in links:
+            how(link)
+        if links:
+            await asyncio.wait([link.gone for link in links], timeout=within)
 
     # calls
 
@@ -171,82 +198,74 @@ class Crew:
         options: Options,
         flags: int = 0,
     ) -> Call:
-        """Accept a call for one worker. QueueClosed, and what encoding raises; what comes later goes to the sink."""
-        if rank != "any" and (isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < self.size):
-            raise ValueError(f"rank must be 'any' or from 0 to {self.size - 1}, got {rank!r}")
+        """Accept a call for one worker. QueueClosed, Full, and what encoding raises; the rest goes to the sink."""
+        if rank != "any":
+            self.require_rank(rank)
         self._require_up()
+        self._require_room(1)
         body, buffers = self._body.encode_call(args, kwargs)
-        number = next(self._numbers)
-        call = self._accept(number, name, body, buffers, sink, options, None if rank == "any" else rank, flags)
+        call = Call(
+            next(self._numbers), name, body, buffers, sink, options, rank=None if rank == "any" else rank, flags=flags
+        )
+        self._accept(call)
         berth = self._least_loaded() if call.rank is None else self._berths[call.rank]
         if berth is None or berth.given_up is not None:
             self._fail(call, self._why_nobody() if berth is None or berth.given_up is None else berth.given_up)
-        elif call.rank is None and not self._backlog and self._has_room(berth):
-            self._hand_over(berth, call)
         else:
             (self._backlog if call.rank is None else berth.own).append(call)
             self._feed(berth)
         return call
 
-    async def ask_all(
+    def ask_all(
         self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], sinks: Sequence[Sink], options: Options
     ) -> list[Call]:
         """Accept a call for every worker, published once where that is possible."""
         self._require_up()
+        self._require_room(self.size)
         body, buffers = self._body.encode_call(args, kwargs)
         number = next(self._numbers)
-        calls = [self._accept(number, name, body, buffers, sink, options, rank, 0) for rank, sink in enumerate(sinks)]
-        try:
-            async with self._publishing:  # announced in the order in which they are published
-                everybody = [berth.up for berth in self._berths]
-                if all(link is not None for link in everybody) and not any(berth.own for berth in self._berths):
-                    await self._publish(calls[0].pieces())
-                    for berth, call in zip(self._berths, calls, strict=True):
-                        if berth.up is not None and berth.up is everybody[berth.rank]:
-                            call.link = berth.up
-                            berth.up.announce(call)
-                        else:
-                            self._wait_for(berth, call)  # it died meanwhile
-                else:
-                    for berth, call in zip(self._berths, calls, strict=True):
-                        self._wait_for(berth, call)
-        except BaseException:
-            self.give_up(*calls)
-            raise
+        calls = [Call(number, name, body, buffers, sink, options, rank=rank) for rank, sink in enumerate(sinks)]
+        for call in calls:
+            self._accept(call)
+        self._broadcasts.send(calls)
         return calls
 
-    async def _publish(self, pieces: Sequence[Any]) -> None:
-        try:
-            self._broadcaster.put_nowait(*pieces)
-        except Full:
-            await self._broadcaster.aput(*pieces)
+    def everybody(self) -> list[Link] | None:
+        """The workers of all ranks, if each can take an announcement now: none is missing, nothing waits for one."""
+        links = [berth.up for berth in self._berths if berth.up is not None and not berth.own]
+        return links if len(links) == self.size else None
 
-    def _wait_for(self, berth: _Berth, call: Call) -> None:
+    def announce(self, calls: Sequence[Call], links: Sequence[Link]) -> None:
+        """These calls were published in the broadcast queue while those workers were there."""
+        for berth, call, link in zip(self._berths, calls, links, strict=True):
+            if berth.up is link:
+                call.link = link
+                link.announce(call)
+                if call.ended:  # given up while it waited for room; the worker must pass over it all the same
+                    link.cancel(call)
+            else:
+                self._send_own(berth, call)
+
+    def send_each(self, calls: Sequence[Call]) -> None:
+        """Send each call to its rank alone."""
+        for berth, call in zip(self._berths, calls, strict=True):
+            self._send_own(berth, call)
+
+    def _send_own(self, berth: Berth, call: Call) -> None:
+        if call.ended:
+            return
         if berth.given_up is not None:
             self._fail(call, berth.given_up)
         else:
             berth.own.append(call)
             self._feed(berth)
 
-    def _accept(
-        self,
-        number: int,
-        name: str,
-        body: bytes,
-        buffers: Sequence[Any],
-        sink: Sink,
-        options: Options,
-        rank: int | None,
-        flags: int,
-    ) -> Call:
-        call = Call(number, name, body, buffers, sink, flags, 0, options.delivery, rank)
-        call.kill_after = options.kill_after
-        if options.timeout is not None:
-            call.deadline_ns = time.monotonic_ns() + int(options.timeout * 1e9)
-            call.on_end.append(self._station.call_later(options.timeout, self._expire, call, options.timeout).cancel)
+    def _accept(self, call: Call) -> None:
+        timeout = call.options.timeout
+        if timeout is not None:
+            call.deadline_ns = time.monotonic_ns() + int(timeout * 1e9)
+            call.timers = [self._station.call_later(timeout, self._expire, call, timeout)]
         self._outstanding += 1
-        call.on_end.append(self._count_down)
-        return call
 
     def give_up(self, *calls: Call) -> None:
         """Nobody waits for these any more. Does nothing for those that have ended."""
@@ -257,11 +276,11 @@ class Crew:
             call.sink.give_up()
             having: Link | None = call.link
             if having is None:
-                call.end()  # it is passed over when its turn comes
+                self._end(call)  # it is passed over when its turn comes
                 continue
             having.cancel(call)
-            if call.kill_after is not None:
-                call.on_end.append(self._station.call_later(call.kill_after, having.kill).cancel)
+            if call.options.kill_after is not None:
+                call.timers = [*call.timers, self._station.call_later(call.options.kill_after, having.kill)]
 
     def _expire(self, call: Call, timeout: float) -> None:
         if call.ended or call.sink.done:
@@ -270,113 +289,131 @@ class Crew:
         call.sink.fail(TimeoutError(f"{call.name}(){where} did not end within {timeout!r} s"))
         self.give_up(call)
 
-    def _count_down(self) -> None:
+    def _end(self, call: Call) -> None:
+        if call.ended:
+            return
+        call.end()
         self._outstanding -= 1
         if self._outstanding == 0 and self._idle is not None:
             _loop.wake(self._idle)
 
     def _fail(self, call: Call, error: BaseException) -> None:
-        call.sink.fail(error)
-        call.end()
+        call.sink.fail(copy_of(error))  # an exception that is raised twice would tell of both places
+        self._end(call)
 
     # who gets what
 
-    def _least_loaded(self) -> _Berth | None:
-        there = [berth for berth in self._berths if berth.given_up is None]
-        ups = [berth for berth in there if berth.up is not None]
-        return min(ups or there, key=lambda berth: len(berth.link.calls) if berth.link else 0, default=None)
+    def _least_loaded(self) -> Berth | None:
+        """Of those that are up, or else of those that will be."""
+        found, least = None, (True, 0)
+        for berth in self._berths:
+            if berth.given_up is None:
+                link = berth.link
+                load = (True, 0) if link is None else (not link.up, len(link.calls))
+                if found is None or load < least:
+                    found, least = berth, load
+        return found
 
-    def _has_room(self, berth: _Berth) -> bool:
-        return berth.up is not None and not berth.own and len(berth.up.calls) < self._pipeline
-
-    def _feed(self, berth: _Berth) -> None:
+    def _feed(self, berth: Berth) -> None:
         """Give a worker what waits for it, and then what waits for anybody."""
-        while berth.up is not None and len(berth.up.calls) < self._pipeline:
-            call = _next(berth.own) or _next(self._backlog)
+        link = berth.link
+        while link is not None and link.room:
+            call = next_of(berth.own) or next_of(self._backlog)
             if call is None:
                 return
-            self._hand_over(berth, call)
-
-    def _hand_over(self, berth: _Berth, call: Call) -> None:
-        assert berth.link is not None
-        call.link = berth.link
-        berth.link.ask(call)
+            call.link = link
+            link.ask(call)
 
     # what links tell
 
     def on_up(self, link: Link) -> None:
         """A worker has constructed its object."""
         berth = self._berths[link.rank]
-        _loop.wake(berth.first_up)
+        _loop.wake(berth.coming)
         self._feed(berth)
 
-    def on_room(self, link: Link) -> None:
+    def on_done(self, link: Link, call: Call) -> None:
         """A worker has ended a call."""
+        self._end(call)
         berth = self._berths[link.rank]
         berth.failures = 0
-        self._feed(berth)
+        if self._backlog or berth.own:
+            self._feed(berth)
 
-    def on_lost(self, link: Link, reason: str, failure: BaseException | None) -> None:
+    def on_lost(self, link: Link, reason: str) -> None:
         """A worker's process has ended."""
         berth = self._berths[link.rank]
-        pid, was_up, started = link.pid, link.was_up, set(link.started_calls())
+        started = set(link.started_calls())
         again = [call for call in link.calls.values() if self._survives(call, call in started, link, reason)]
         berth.link = None
+        pid, was_up = link.pid, link.was_up
+        error: BaseException
+        if was_up:
+            error = WorkerDied(link.rank, pid, reason)
+        else:
+            error = StartFailed(link.rank, link.how_the_start_failed(reason))
+            error.__cause__ = link.failure
         link.close()
         if self._state != "up":
             for call in again:
                 self._fail(call, QueueClosed("the group is closed"))
+            self._give_up_berth(berth, error if not berth.coming.done() else QueueClosed("the group is closed"))
             return
-        self._broadcaster.drop_reader(link.rank)
+        self._broadcasts.drop(link.rank)
         for call in reversed(again):
             call.link = None
             (self._backlog if call.rank is None else berth.own).appendleft(call)
-        if was_up:
-            _log.warning(f"worker {link.rank} (pid {pid}) {reason}")
-            error: BaseException = WorkerDied(link.rank, pid, reason, "nothing")
-        else:
-            error = StartFailed(link.rank, f"it {reason}" if failure is None else f"{failure!r}")
-            error.__cause__ = failure
-        if not berth.first_up.done():
-            berth.first_up.set_exception(error)
-            return
-        berth.failures += 1
-        if self._restart is None or (self._restart.attempts is not None and berth.failures > self._restart.attempts):
-            _log.warning(f"worker {link.rank} is given up: {error}")
-            self._give_up_berth(berth, error)
-            return
-        berth.restarting = asyncio.ensure_future(self._refill(berth, self._restart.delay(berth.failures)))
+        self._replace(berth, error)
         for other in self._berths:
             self._feed(other)  # what any worker may do need not wait
+
+    def _replace(self, berth: Berth, error: BaseException) -> None:
+        """Start a successor now, later, or not at all."""
+        if berth.planned:
+            berth.planned = False
+            delay = 0.0
+        else:
+            berth.failures += 1
+            restart = self._rules.restart
+            first = berth.starts == 1 and isinstance(error, StartFailed)
+            if first or restart is None or not restart.goes_on(berth.failures):
+                if not first:
+                    _log.warning(f"{error}; the rank is given up")
+                self._give_up_berth(berth, error)
+                return
+            delay = restart.delay(berth.failures)
+            _log.warning(f"{error}; a successor starts in {delay:g} s")
+            berth.expect()
+        berth.restarting = asyncio.ensure_future(self._refill(berth, delay))
 
     def _survives(self, call: Call, started: bool, link: Link, reason: str) -> bool:
         """Whether a successor should get it. If not, it has ended."""
         if call.given_up or call.sink.done:
-            call.end()
+            self._end(call)
             return False
         if not started:
             call.deliveries -= 1
             return True
-        repeatable = call.delivery == "at_least_once" and not call.flags & Flag.STREAM
-        if repeatable and call.deliveries < self._max_deliveries:
+        repeatable = call.options.delivery == "at_least_once" and not call.flags & Flag.STREAM
+        if repeatable and call.deliveries < self._rules.max_deliveries:
             return True
-        self._fail(call, WorkerDied(link.rank, link.pid, reason, call.name))
+        self._fail(call, WorkerDied(link.rank, link.pid, reason, call.name, call.deliveries))
         return False
 
-    async def _refill(self, berth: _Berth, delay: float) -> None:
+    async def _refill(self, berth: Berth, delay: float) -> None:
         await asyncio.sleep(delay)
         berth.restarting = None
         try:
             await self._fill(berth)
         except StartFailed as error:
-            self._give_up_berth(berth, error)
+            self._replace(berth, error)
 
-    def _give_up_berth(self, berth: _Berth, error: BaseException) -> None:
-        berth.given_up = error
-        while (call := _next(berth.own)) is not None:
+    def _give_up_berth(self, berth: Berth, error: BaseException) -> None:
+        berth.give_up(error)
+        while (call := next_of(berth.own)) is not None:
             self._fail(call, error)
         if all(other.given_up is not None for other in self._berths):
-            while (call := _next(self._backlog)) is not None:
+            while (call := next_of(self._backlog)) is not None:
                 self._fail(call, error)
 
     def _end_everything(self, error: BaseException) -> None:
@@ -384,7 +421,7 @@ class Crew:
             if berth.link is not None:
                 for call in list(berth.link.calls.values()):
                     if not call.given_up:
-                        call.sink.fail(error)
+                        call.sink.fail(copy_of(error))
                         self.give_up(call)
             self._give_up_berth(berth, error)
 
@@ -392,15 +429,18 @@ class Crew:
         found = [berth.given_up for berth in self._berths if berth.given_up is not None]
         return found[0] if found else QueueClosed("the group has no worker")
 
+    def require_rank(self, rank: Any) -> None:
+        """Raise TypeError or ValueError for what is no rank."""
+        if isinstance(rank, bool) or not isinstance(rank, int):
+            raise TypeError(f"rank must be 'any' or a whole number, got {rank!r}")
+        if not 0 <= rank < self.size:
+            raise ValueError(f"rank must be 'any' or from 0 to {self.size - 1}, got {rank!r}")
+
     def _require_up(self) -> None:
         if self._state != "up":
             raise QueueClosed(f"the group is {'not entered yet' if self._state == 'new' else 'closed'}")
 
-
-def _next(waiting: collections.deque[Call]) -> Call | None:
-    """The oldest that has not been given up."""
-    while waiting:
-        call = waiting.popleft()
-        if not call.ended:
-            return call
-    return None
+    def _require_room(self, calls: int) -> None:
+        most = self._rules.max_pending
+        if most is not None and self._outstanding + calls > most:
+            raise Full(f"{self._outstanding} calls are pending, and max_pending is {most}")

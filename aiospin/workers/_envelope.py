@@ -4,8 +4,8 @@
     32     name, body, one 8-byte length per buffer
     ...    each buffer on the next multiple of 64 bytes
 
-A slot's payload begins on a multiple of 64, so a buffer lies as it must for any vector instruction, and an array can be a
-view of the slot.
+A slot's payload begins on a multiple of 64, so a buffer lies as it must for any vector instruction, and an array can
+be a view of the slot.
 
 Guarantee: `Envelope.parse` raises CorruptMessage for lengths that the message does not have.
 """
@@ -15,8 +15,7 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aiospin._errors import AiospinError
 
@@ -31,12 +30,11 @@ class CorruptMessage(AiospinError):
 
 
 class Kind(enum.IntEnum):
-    """What a message is. The first four go to a worker, the others come from it."""
+    """What a message is. The first three go to a worker, the others come from it."""
 
     CALL = 1
     BROADCAST = 2  # the call lies in the broadcast queue under this id
     CANCEL = 3
-    STOP = 4
     STARTED = 16  # the process runs and is about to import and construct
     READY = 17
     FAILED = 18  # the start failed
@@ -44,6 +42,7 @@ class Kind(enum.IntEnum):
     PART = 20
     END = 21
     ERROR = 22
+    LEAVING = 23  # after a SIGTERM: what was not answered by now was not begun
 
 
 class Flag(enum.IntFlag):
@@ -53,8 +52,7 @@ class Flag(enum.IntFlag):
     ASYNC = 2  # on READY: calls run at once, beside each other
 
 
-@dataclass(frozen=True)
-class Envelope:
+class Envelope(NamedTuple):
     """A message that was received. Body and buffers are views of the slot."""
 
     kind: int
@@ -77,7 +75,12 @@ class Envelope:
         at = body_at + body_bytes
         if at + count * _LENGTH.size > size:
             raise CorruptMessage(f"a message of {size} bytes claims a name, a body and a table of {at} bytes")
-        name = str(data[_HEAD.size : body_at], "utf-8") if name_bytes else ""
+        name = ""
+        if name_bytes:
+            try:
+                name = str(data[_HEAD.size : body_at], "utf-8")
+            except UnicodeDecodeError as error:
+                raise CorruptMessage(f"a name is no UTF-8: {error}") from error
         if count == 0:
             return cls(kind, flags, number, deadline, name, data[body_at:at], ())
         lengths = [_LENGTH.unpack_from(data, at + i * _LENGTH.size)[0] for i in range(count)]

@@ -1,7 +1,7 @@
 """What went wrong in a worker, told in the group's process: the same type, where this process knows it.
 
-An exception travels as plain text and plain values. It comes back as an instance of the class of that name if that class
-is imported here already; its `__init__` is not run, so that a message cannot run anything. `__cause__` is a
+An exception travels as plain text and plain values. It comes back as an instance of the class of that name if that
+class is imported here already; its `__init__` is not run, so that a message cannot run anything. `__cause__` is a
 RemoteTraceback with the worker's own traceback.
 
 Guarantee: describing never raises, whatever `str(error)` does.
@@ -58,16 +58,34 @@ class StartFailed(AiospinError):
 
 
 class WorkerDied(PeerDied):
-    """A worker died while it had this call. `rank`, `pid`; `reason` says how it ended, `name` is the method."""
+    """A worker died. `rank`, `pid`; `reason` says how it ended; `name` is the method that it had, `deliveries` how many
+    workers had this call by then; "" and 0 when it is about no call.
+    """
 
-    def __init__(self, rank: int, pid: int, reason: str, name: str) -> None:
+    def __init__(self, rank: int, pid: int, reason: str, name: str = "", deliveries: int = 0) -> None:
         super().__init__(rank, pid, "pidfd")
-        self.args = (rank, pid, reason, name)
+        self.args = (rank, pid, reason, name, deliveries)
         self.reason = reason
         self.name = name
+        self.deliveries = deliveries
 
     def __str__(self) -> str:
-        return f"worker {self.rank} (pid {self.pid}) {self.reason} while it had {self.name}()"
+        text = f"worker {self.rank} (pid {self.pid}) {self.reason}"
+        if self.name:
+            text += f" while it had {self.name}()"
+        if self.deliveries > 1:
+            text += f", as had {self.deliveries - 1} before it" if self.deliveries > 2 else ", as had one before it"
+        return text
+
+
+def copy_of(error: BaseException) -> BaseException:
+    """Another instance that says the same."""
+    kind = type(error)
+    twin = kind.__new__(kind, *error.args)
+    twin.args = error.args
+    vars(twin).update(vars(error))
+    twin.__cause__ = error.__cause__
+    return twin
 
 
 def describe(error: BaseException) -> bytes:

@@ -1,8 +1,8 @@
 """WorkerGroup: N processes that each host one object, called like it from an event loop.
 
 Guarantee: a call ends with the worker's result, with its exception, or with an error that says why there is neither; a
-worker's death ends no call silently, and its successor takes what had not begun. When the `async with` is left, no process
-is.
+worker's death ends no call silently, and its successor takes what had not begun. When the `async with` is left, the
+processes have ended.
 Assumption: used from one event loop.
 """
 
@@ -15,15 +15,17 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
 from aiospin._deadline import Deadline
-from aiospin._policy import WaitPolicy
+from aiospin._policy import WaitPolicy, resolve
 from aiospin._preflight import usable_cpus
 from aiospin.workers import _body, _process
-from aiospin.workers._calls import DELIVERIES, Answer, Delivery, Parts
+from aiospin.workers._calls import Answer, Parts
 from aiospin.workers._child import Spec
-from aiospin.workers._crew import Crew, Restart
+from aiospin.workers._crew import Crew, Rules
 from aiospin.workers._envelope import Flag
 from aiospin.workers._link import Making
-from aiospin.workers._options import Options
+from aiospin.workers._options import Delivery, Options
+from aiospin.workers._restart import Restart
+from aiospin.workers._survey import GroupStatistics
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,7 +55,7 @@ class Caller(Generic[W]):
                     changed before the call has ended
         kill_after  seconds after which a worker that is still busy with a call that was given up is killed; None never
         """
-        given = {"timeout": timeout, "delivery": delivery, "kill_after": kill_after}
+        given: dict[str, object] = {"timeout": timeout, "delivery": delivery, "kill_after": kill_after}
         bound: Caller[W] = Caller.__new__(Caller)
         bound._crew = self._crew
         bound._options = self._options.changed({name: value for name, value in given.items() if value is not ...})
@@ -73,8 +75,8 @@ class Caller(Generic[W]):
         The arguments are published once, to all. As soon as one worker raises, the others are told to give up, and that
         exception is raised here. Cancelling the call gives it up everywhere.
         """
-        answers = [Answer() for _ in range(self._crew.size)]
-        calls = await self._crew.ask_all(_name_of(method), args, kwargs, answers, self._options)
+        answers = [Answer(self._crew.future()) for _ in range(self._crew.size)]
+        calls = self._crew.ask_all(_name_of(method), args, kwargs, answers, self._options)
         try:
             return list(await asyncio.gather(*(answer.future for answer in answers)))
         finally:
@@ -101,7 +103,7 @@ class Caller(Generic[W]):
         Raises what the method raises, with the worker's traceback as its cause; WorkerDied, TimeoutError, and
         QueueClosed once the group is closed. Cancelling cancels an async method; a sync one runs on for nobody.
         """
-        answer = Answer()
+        answer = Answer(self._crew.future())
         call = self._crew.ask(rank, _name_of(method), args, kwargs, answer, self._options)
         try:
             return await answer.future
@@ -147,18 +149,25 @@ class WorkerGroup(Caller[W]):
     capacity        bytes of each of the rings: two for every worker, one for all
     policy          how waits idle, as for Queue
     restart         what becomes of a worker that died: a Restart, or None to leave its rank empty
-    max_deliveries  how often a call may be given out under "at_least_once"
-    pipeline        calls that a worker is given ahead of their turn
+    max_deliveries  how many workers a call may be given to under "at_least_once", one after the other dying of it
+    max_pending     calls that may be pending, a `call` counting once for each worker; one more raises Full at once.
+                    None for no limit
+    pipeline        calls that a worker is given at once: the next ones ahead of their turn or, with async methods,
+                    those that run beside each other; None for 4 and 64
     cpus            None; "spread", one CPU for each by turns; or a set of CPUs for each
     threads         what OMP_NUM_THREADS and its like are set to for workers, where the user has not set them;
                     "share" gives each its part of the CPUs, None leaves them alone
     timeout, delivery, kill_after   as for `options`, for every call
     start_timeout   seconds for all workers to become ready; None for ever. A start that takes long is logged
-    drain_timeout   seconds for calls under way when the group is closed; None for ever
+    drain_timeout   seconds for calls under way when the group is closed; None for ever. Then the objects are closed,
+                    for which there is what is left of it, and 5 s at least
 
-    Entering starts the processes and waits until each has constructed its object; StartFailed says which could not, with
-    the exception as its cause. Leaving lets calls under way end, calls the objects' `close()` or `aclose()`, and ends the
-    processes; when an exception leaves the block, calls under way are given up instead.
+    Entering starts the processes and waits until each has constructed its object; StartFailed says which could not,
+    with the exception as its cause. Leaving lets calls under way end, calls the objects' `close()` or `aclose()`, and
+    ends the processes; when an exception leaves the block, calls under way are given up instead.
+
+    A worker that gets a SIGTERM ends the call that it runs, closes its object, and is succeeded; Ctrl-C reaches only
+    the group's own process, and workers end with that however it ends.
     """
 
     def __init__(
@@ -174,7 +183,8 @@ class WorkerGroup(Caller[W]):
         policy: WaitPolicy | str | None = None,
         restart: Restart | None = Restart(),  # noqa: B008 - frozen
         max_deliveries: int = 2,
-        pipeline: int = 4,
+        max_pending: int | None = None,
+        pipeline: int | None = None,
         cpus: Literal["spread"] | Sequence[frozenset[int] | set[int]] | None = None,
         threads: int | Literal["share"] | None = "share",
         timeout: float | None = None,
@@ -185,34 +195,38 @@ class WorkerGroup(Caller[W]):
     ) -> None:
         _require_count("n", n)
         _require_count("max_deliveries", max_deliveries)
-        _require_count("pipeline", pipeline)
+        for name, count in (("max_pending", max_pending), ("pipeline", pipeline)):
+            if count is not None:
+                _require_count(name, count)
+        if restart is not None and not isinstance(restart, Restart):
+            raise TypeError(f"restart must be a Restart or None, got {restart!r}")
         if start_method not in _process.START_METHODS:
             raise ValueError(f"start_method must be one of {', '.join(_process.START_METHODS)}, got {start_method!r}")
-        if delivery not in DELIVERIES:
-            raise ValueError(f"delivery must be one of {', '.join(DELIVERIES)}, got {delivery!r}")
         if not callable(factory):
             raise TypeError(f"factory must be a class or function, got {factory!r}")
         self._options = Options(timeout, delivery, kill_after)
         self._start_timeout = Deadline(start_timeout).remaining()
         self._drain_timeout = Deadline(drain_timeout).remaining()
         construct = pickle.dumps((factory, tuple(args), dict(kwargs or {})))
-        usable = usable_cpus()
+        chosen = _choose_cpus(cpus, n)
+        usable = _count_cpus(chosen)
         if threads == "share":
             threads = max(1, usable // n)
         elif threads is not None:
             _require_count("threads", threads)
         makings = [
             Making(
-                spec=Spec(construct, codec, chosen),
+                spec=Spec(construct, codec, of_one),
                 method=start_method,
                 threads=threads,
                 capacity=capacity,
-                policy=policy,
+                policy=_share_policy(resolve(policy), n, usable),
+                pipeline=pipeline,
                 label=f"worker-of-{getattr(factory, '__name__', 'factory')}",
             )
-            for chosen in _choose_cpus(cpus, n)
+            for of_one in chosen
         ]
-        self._crew = Crew(makings, _body.find(codec), restart, max_deliveries, pipeline)
+        self._crew = Crew(makings, _body.find(codec), Rules(restart, max_deliveries, max_pending))
 
     @property
     def size(self) -> int:
@@ -223,6 +237,18 @@ class WorkerGroup(Caller[W]):
     def pids(self) -> tuple[int, ...]:
         """The process of each rank; 0 while there is none."""
         return self._crew.pids
+
+    def statistics(self) -> GroupStatistics:
+        """How each rank stands, and how many calls wait."""
+        return self._crew.statistics()
+
+    async def restart(self, rank: int) -> None:
+        """Replace a worker: it ends what it has, its successor is started, and this returns when that is ready.
+
+        Calls for any worker go to the others meanwhile, calls for this rank wait. A rank that was given up is tried
+        anew. Cancelling stops waiting, not the restart. StartFailed when no successor came up.
+        """
+        await self._crew.restart(rank)
 
     async def __aenter__(self) -> WorkerGroup[W]:
         await self._crew.start(self._start_timeout)
@@ -267,3 +293,18 @@ def _choose_cpus(cpus: Any, n: int) -> list[frozenset[int] | None]:
         if not of_one or not of_one <= set(allowed):
             raise ValueError(f"cpus must be among those that this process may use ({allowed}), got {sorted(of_one)}")
     return list(chosen)
+
+
+def _count_cpus(chosen: Sequence[frozenset[int] | None]) -> int:
+    """How many CPUs the workers have between them, with what a cgroup allows."""
+    named: set[int] = set().union(*(of_one or _process.allowed_cpus() for of_one in chosen))
+    return max(1, min(len(named), usable_cpus()))
+
+
+def _share_policy(policy: WaitPolicy, n: int, usable: int) -> WaitPolicy:
+    """The policy of one worker. Those who share a CPU share the time for which one may watch in vain, too."""
+    if n <= usable:
+        return policy
+    if not policy.parks:
+        raise ValueError(f"policy {policy.name!r} never parks: {n} workers would spin on {usable} CPUs")
+    return policy.replace(core_share=policy.core_share * usable / n)

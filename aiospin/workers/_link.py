@@ -3,14 +3,13 @@
 The requests' queue and the replies' are made for this incarnation and end with it, so nothing of a dead worker is ever
 mistaken for its successor's.
 
-Guarantee: `on_up`, `on_failed` or `on_lost` is called once each at most, and `on_lost` after every reply that the worker
-published has been served. Runs in one loop.
+Guarantee: `on_up` and `on_lost` are called once each at most, and `on_lost` after every reply that the worker published
+has been served. Runs in one loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-import collections
 import logging
 import time
 from collections.abc import Sequence
@@ -18,23 +17,24 @@ from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
 
-from aiospin import AiospinError, Full, PeerDied, Queue, QueueClosed, QueueReader, ReadSlot, _loop
-from aiospin._statistics import acquired_by
+from aiospin import AiospinError, PeerDied, Queue, QueueClosed, QueueReader, ReadSlot, _loop
 from aiospin.workers import _body, _failure, _process
 from aiospin.workers._calls import Call
 from aiospin.workers._child import Spec
 from aiospin.workers._envelope import Envelope, Flag, Kind, pack
+from aiospin.workers._outbox import Outbox
 
 _log = logging.getLogger("aiospin")
 _STARTING_TOLD_AFTER = 10.0  # seconds; then at doubling intervals
+_PIPELINE, _PIPELINE_ASYNC = 4, 64
 
 
 class Owner(Protocol):
     """Whom a link tells what has happened."""
 
     def on_up(self, link: Link) -> None: ...
-    def on_room(self, link: Link) -> None: ...
-    def on_lost(self, link: Link, reason: str, failure: BaseException | None) -> None: ...
+    def on_done(self, link: Link, call: Call) -> None: ...
+    def on_lost(self, link: Link, reason: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Making:
     threads: int | None
     capacity: int | str
     policy: Any
+    pipeline: int | None
     label: str
 
 
@@ -63,16 +64,16 @@ class Link:
         self._owner = owner
         self._broadcasts = broadcasts
         self._is_async = False
-        self._ends_at: dict[int, int] = {}  # of each call, where in the queue its message ends
-        self._unsent: collections.deque[tuple[Sequence[Any], Call | None]] = collections.deque()
-        self._sending: asyncio.Task[None] | None = None
+        self._was_begun = False  # the process has come as far as the code of this package
+        self._left = False  # by itself, having ended what it had begun
+        self._retiring = False
         self._failure: BaseException | None = None
         self._gone = False
-        self._expecting = asyncio.Event()
-        self._expecting.set()  # a start is to be reported
+        self._quiet: asyncio.Future[bool] | None = None  # done when the worker owes something again
         self._requests: Queue[Any] = Queue(capacity=making.capacity, policy=making.policy, on_peer_death="wait")
         self._replies: Queue[Any] = Queue(capacity=making.capacity, policy=making.policy, on_peer_death="wait")
         self._writer = self._requests.writer()
+        self._outbox = Outbox(self._writer)
         self._reader = self._replies.reader()
         self.process: BaseProcess | None = None
         self._began = time.monotonic()
@@ -90,11 +91,18 @@ class Link:
         """Start the process. OSError when the system cannot."""
         ends = (self._requests.reader(), self._broadcasts, self._replies.writer())
         making = self._making
-        self._writer.__enter__()  # before the worker looks: its reader must find a writer
-        self._reader.__enter__()
-        self.process = await asyncio.to_thread(
-            _process.start, making.method, f"{making.label}-{self.rank}", making.spec, ends, making.threads
+        self._writer.claim()  # before the worker looks: its reader must find a writer
+        self._reader.claim()
+        starting = asyncio.ensure_future(
+            asyncio.to_thread(
+                _process.start, making.method, f"{making.label}-{self.rank}", making.spec, ends, making.threads
+            )
         )
+        try:
+            self.process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            self.process = await _in_any_case(starting)  # it is being started; whoever closes this link ends it
+            raise
         for end in ends:
             end.close()  # these are the worker's now
         self._station.listen(self.process.sentinel, self._on_end)
@@ -105,63 +113,36 @@ class Link:
 
     def ask(self, call: Call) -> None:
         """Hand a call over."""
-        self.calls[call.id] = call
-        call.deliveries += 1
         self._send(call.pieces(), call)
 
     def announce(self, call: Call) -> None:
         """Hand over a call that lies in the broadcast queue."""
+        self._send(pack(Kind.BROADCAST, call.id), call)
+
+    def _send(self, pieces: Sequence[Any], call: Call) -> None:
+        self._outbox.send(pieces, call, soon=bool(self.calls))
         self.calls[call.id] = call
         call.deliveries += 1
-        self._send(pack(Kind.BROADCAST, call.id), call)
+        if self._quiet is not None:
+            _loop.wake(self._quiet)
 
     def cancel(self, call: Call) -> None:
         """Ask the worker to give a call up. Its end is reported all the same."""
         if call.id in self.calls:
-            self._send(pack(Kind.CANCEL, call.id), None)
-
-    def _send(self, pieces: Sequence[Any], call: Call | None) -> None:
-        if not self._expecting.is_set():
-            self._expecting.set()
-        if self._sending is None:
-            try:
-                self._writer.put_nowait(*pieces)
-            except Full:
-                pass
-            else:
-                self._sent(call)
-                return
-        self._unsent.append((pieces, call))
-        if self._sending is None:
-            self._sending = asyncio.ensure_future(self._send_all())
-
-    async def _send_all(self) -> None:
-        try:
-            while self._unsent:
-                pieces, call = self._unsent[0]
-                await self._writer.aput(*pieces)
-                self._unsent.popleft()
-                self._sent(call)
-        except QueueClosed:
-            return
-        finally:
-            self._sending = None
-
-    def _sent(self, call: Call | None) -> None:
-        if call is not None:
-            self._ends_at[call.id] = self._writer._cursor
+            self._outbox.send(pack(Kind.CANCEL, call.id), soon=True)
 
     # receiving
 
     async def _listen(self) -> None:
         try:
             while True:
-                # A worker that owes nothing is not waited for: a loop waits best for few.
-                await self._expecting.wait()
                 self._serve(await self._reader.acquire_read())
                 self._serve_all()
                 if self.up and not self.calls:
-                    self._expecting.clear()
+                    # A worker that owes nothing is not waited for: a loop waits best for few.
+                    self._quiet = self._station.future()
+                    await self._quiet
+                    self._quiet = None
         except (QueueClosed, PeerDied):
             return
 
@@ -174,9 +155,14 @@ class Link:
             message = Envelope.parse(slot.data)
             kind, number = message.kind, message.id
             if kind == Kind.STARTED:
+                self._was_begun = True
+                return
+            if kind == Kind.LEAVING:
+                self.up, self._left = False, True
                 return
             if kind == Kind.READY:
-                self.up = self.was_up = not self._gone
+                self.up = not self._gone and not self._retiring
+                self.was_up = True
                 self._is_async = bool(message.flags & Flag.ASYNC)
                 self._station.end(self)
                 self._owner.on_up(self)
@@ -212,31 +198,53 @@ class Link:
 
     def _done(self, call: Call) -> None:
         del self.calls[call.id]
-        self._ends_at.pop(call.id, None)
-        call.end()
-        self._owner.on_room(self)
+        self._outbox.forget(call)
+        if self._retiring and not self.calls:
+            self.close_requests()
+        self._owner.on_done(self, call)
 
     # the end
 
+    @property
+    def room(self) -> bool:
+        """Whether it may be given another call: the next one ahead of its turn, or one more beside the others."""
+        most = self._making.pipeline or (_PIPELINE_ASYNC if self._is_async else _PIPELINE)
+        return self.up and len(self.calls) < most
+
     def started_calls(self) -> list[Call]:
         """Those that a worker which is gone had begun with, as far as can be known."""
-        acquired = acquired_by(self._writer._segment, 0)
-        taken = [call for call in self.calls.values() if self._ends_at.get(call.id, acquired + 1) <= acquired]
-        return taken if self._is_async else taken[:1]
+        if self._left:
+            return []
+        begun = [call for call in self.calls.values() if self._outbox.taken(call)]
+        return begun if self._is_async else begun[:1]
+
+    def how_the_start_failed(self, reason: str) -> str:
+        """In words, of a worker that ended before it was ready."""
+        if self._failure is not None:
+            return f"{type(self._failure).__name__}: {self._failure}"
+        if self._was_begun:
+            return f"it {reason} while it constructed its object"
+        return f"it {reason} before it ran; is the group made under `if __name__ == '__main__':`?"
+
+    def retire(self) -> None:
+        """Give it no more calls, and let it end by itself when it has answered those that it has."""
+        self.up, self._retiring = False, True
+        if not self.calls:
+            self.close_requests()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What its import or constructor raised."""
+        return self._failure
 
     def close_requests(self) -> None:
         """Let the worker end by itself when it has answered everything."""
-        self._writer.close()
+        self._outbox.close()
 
     def kill(self) -> None:
         """End the process at once."""
-        if self.process is not None and self.process.is_alive():
+        if not self._gone and self.process is not None and self.process.is_alive():
             self.process.kill()
-
-    def terminate(self) -> None:
-        """Ask the process to end with SIGTERM."""
-        if self.process is not None and self.process.is_alive():
-            self.process.terminate()
 
     def _on_end(self) -> None:
         if self._gone or self.process is None:
@@ -258,7 +266,7 @@ class Link:
         except AiospinError as error:
             _log.warning(f"a reply of worker {self.rank} (pid {self.pid}) is damaged: {error}")
         reason = _process.how_it_ended(process)
-        self._owner.on_lost(self, reason, self._failure)
+        self._owner.on_lost(self, reason)
         _loop.wake(self.gone)
 
     def _look_after(self) -> None:
@@ -266,7 +274,8 @@ class Link:
         waited = time.monotonic() - self._began
         if waited >= self._told:
             self._told = 2 * waited
-            _log.info(f"{self._making.label} {self.rank} (pid {self.pid}) has been starting for {waited:.0f} s")
+            what = "is importing and constructing its object" if self._was_begun else "has not run yet"
+            _log.warning(f"worker {self.rank} (pid {self.pid}) {what}, {waited:.0f} s after its start")
 
     def _abandon(self) -> None:
         """The loop was closed."""
@@ -274,13 +283,22 @@ class Link:
 
     def close(self) -> None:
         """Let go of everything. The process must be gone."""
-        for task in (self._listening, self._sending):
-            if task is not None:
-                task.cancel()
-        self._writer.close()
+        if self._listening is not None:
+            self._listening.cancel()
+        self._outbox.close()
         self._reader.close()
         self._requests.close()
         self._replies.close()
         if self.process is not None:
             self.process.join()
             self.process.close()
+
+
+async def _in_any_case(starting: asyncio.Future[BaseProcess]) -> BaseProcess | None:
+    """Wait for the end of a start, whoever cancels."""
+    while not starting.done():
+        try:
+            await asyncio.wait([starting])
+        except asyncio.CancelledError:
+            continue
+    return None if starting.exception() is not None else starting.result()

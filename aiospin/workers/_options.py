@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final, Literal, get_args
 
 from aiospin._deadline import Deadline
-from aiospin.workers._calls import DELIVERIES, Delivery
+
+Delivery = Literal["at_most_once", "at_least_once"]
+DELIVERIES: Final = get_args(Delivery)
 
 
 @dataclass(frozen=True)
