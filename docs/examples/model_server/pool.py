@@ -7,8 +7,8 @@ Assumption: all methods are called from one event loop, and `predict` between `s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 WorkerState = Literal["starting", "up", "restarting", "failed"]
@@ -38,8 +38,6 @@ class WorkerStatus:
     state: WorkerState
     restarts: int
     """How often it has got a successor."""
-    waits: Mapping[str, int] = field(default_factory=dict)
-    """How often its replies were waited for, by stage of the ladder; empty where the transport does not tell."""
 
 
 class Pool(Protocol):

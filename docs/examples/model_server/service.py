@@ -174,9 +174,6 @@ class Service:
         workers = self.pool.status()
         ranks = [({"rank": str(worker.rank)}, worker) for worker in workers]
         used = [(rank, cpu.seconds_of(worker.pid)) for rank, worker in ranks]
-        waits = [
-            ({**rank, "stage": stage}, float(count)) for rank, worker in ranks for stage, count in worker.waits.items()
-        ]
         batcher = self._batcher
         waiting: Sequence[tuple[dict[str, str], float]] = [({}, 0.0 if batcher is None else batcher.waiting)]
         return text(
@@ -204,6 +201,5 @@ class Service:
                     [(rank, seconds) for rank, seconds in used if seconds is not None],
                     "counter",
                 ),
-                Now("model_server_waits_total", "Waits for a worker's replies, by stage.", waits, "counter"),
             ]
         )

@@ -9,11 +9,13 @@ Assumption: `stop` is called in the loop of `start`. A group belongs to one even
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aiospin.workers import Restart, WorkerGroup
 from model_server.model import Model, make_model
-from model_server.pool import Verdict, WorkerStatus
+from model_server.pool import Verdict, WorkerState, WorkerStatus
+
+_STATES: Mapping[str, WorkerState] = {"up": "up", "starting": "starting", "given up": "failed"}
 
 
 class WorkersPool:
@@ -41,7 +43,6 @@ class WorkersPool:
         )
         self._ranks: dict[int, int] = {}
         """Of every process there has been."""
-        self._restarts = [0] * workers
 
     async def start(self) -> None:
         """Start the workers; returns when each has loaded its model."""
@@ -65,14 +66,10 @@ class WorkersPool:
 
     def status(self) -> list[WorkerStatus]:
         """All workers, by rank."""
-        self._note_ranks()
         return [
-            WorkerStatus(rank, pid, "up" if pid else "restarting", self._restarts[rank])
-            for rank, pid in enumerate(self._group.pids)
+            WorkerStatus(worker.rank, worker.pid, _STATES.get(worker.state, "restarting"), max(0, worker.starts - 1))
+            for worker in self._group.statistics().workers
         ]
 
     def _note_ranks(self) -> None:
-        for rank, pid in enumerate(self._group.pids):
-            if pid and pid not in self._ranks:
-                self._restarts[rank] += rank in self._ranks.values()
-                self._ranks[pid] = rank
+        self._ranks.update((pid, rank) for rank, pid in enumerate(self._group.pids) if pid)
