@@ -24,6 +24,11 @@ SLEEPS: Mapping[str, str] = {
 
 # Where an `except` may be broad without raising again, and why.
 BROAD: Mapping[str, str] = {
+    "aiospin/workers/_child.py": "tells the group whatever a constructor raised, and ends",
+    "aiospin/workers/_failure.py": "describes an exception whose own text fails",
+    "aiospin/workers/_link.py": "hands whatever decoding an answer raised to the caller, who raises it",
+    "aiospin/workers/_looped.py": "carries whatever a method raised to the caller, who raises it",
+    "aiospin/workers/_threaded.py": "carries whatever a method raised to the caller, who raises it",
     "tests/kill/actor.py": "carries whatever an order raised to the harness, which raises it",
     "tests/forked.py": "carries whatever a forked child raised to its parent, which raises it",
     "tests/servers/pools/mp_queue.py": "carries whatever the model raised to the caller, which raises it",

@@ -67,6 +67,7 @@ class Link:
         self._was_begun = False  # the process has come as far as the code of this package
         self._left = False  # by itself, having ended what it had begun
         self._retiring = False
+        self._closed = False
         self._failure: BaseException | None = None
         self._gone = False
         self._quiet: asyncio.Future[bool] | None = None  # done when the worker owes something again
@@ -101,13 +102,20 @@ class Link:
         try:
             self.process = await asyncio.shield(starting)
         except asyncio.CancelledError:
-            self.process = await _in_any_case(starting)  # it is being started; whoever closes this link ends it
+            starting.add_done_callback(self._adopt)  # it is being started already
+            await asyncio.wait([starting])
             raise
         for end in ends:
             end.close()  # these are the worker's now
         self._station.listen(self.process.sentinel, self._on_end)
         self._station.begin(self, 1.0)
         self._listening = asyncio.ensure_future(self._listen())
+
+    def _adopt(self, starting: asyncio.Future[BaseProcess]) -> None:
+        if starting.exception() is None:
+            self.process = starting.result()
+            if self._closed:
+                self._reap(self.process)
 
     # sending
 
@@ -259,6 +267,8 @@ class Link:
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.wait([self._listening])
+        if self._closed:
+            return
         try:
             self._serve_all()  # what it published before it ended counts
         except QueueClosed:
@@ -282,23 +292,23 @@ class Link:
         self.kill()
 
     def close(self) -> None:
-        """Let go of everything. The process must be gone."""
+        """Let go of everything, and of the process, which should be gone by now. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
         if self._listening is not None:
             self._listening.cancel()
+        self._station.end(self)
         self._outbox.close()
         self._reader.close()
         self._requests.close()
         self._replies.close()
         if self.process is not None:
-            self.process.join()
-            self.process.close()
+            if not self._gone:
+                self._station.ignore(self.process.sentinel)
+            self._reap(self.process)
 
-
-async def _in_any_case(starting: asyncio.Future[BaseProcess]) -> BaseProcess | None:
-    """Wait for the end of a start, whoever cancels."""
-    while not starting.done():
-        try:
-            await asyncio.wait([starting])
-        except asyncio.CancelledError:
-            continue
-    return None if starting.exception() is not None else starting.result()
+    def _reap(self, process: BaseProcess) -> None:
+        process.kill()
+        process.join()
+        process.close()

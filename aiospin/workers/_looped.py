@@ -88,7 +88,10 @@ class Looped:
                 result = await result
             body, buffers = self._hosted.body.encode(result)
             await self._send(pack(Kind.RESULT, number, body=body, buffers=buffers))
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the caller gets it
+        except asyncio.CancelledError:
+            await self._send(pack(Kind.END, number))
+            raise
+        except Exception as error:  # noqa: BLE001 - the caller gets it
             await self._send(pack(Kind.ERROR, number, body=_failure.describe(error)))
         finally:
             for held in (inner, slot):
