@@ -78,21 +78,47 @@ class Queue(Generic[T]):
 
     # ends
 
-    def reader(self, rank: int = 0) -> QueueReader[T]:
-        """The end of that rank, unclaimed."""
+    def reader(
+        self,
+        rank: int = 0,
+        *,
+        policy: WaitPolicy | str | None = None,
+        on_peer_death: str | None = None,
+        stall_after: float | None = None,
+    ) -> QueueReader[T]:
+        """The end of that rank, unclaimed. What is not given is as for the queue."""
         segment = self._open()
         role = _layout.reader_role(rank_of(rank, segment.readers))
-        reader: QueueReader[T] = QueueReader(segment, role, self._options)
+        options = self._options_with(policy, on_peer_death, stall_after)
+        reader: QueueReader[T] = QueueReader(segment, role, options)
         self._ends.add(reader)
         return reader
 
-    def writer(self, *, threadsafe: bool = False) -> QueueWriter[T]:
-        """The writer's end, unclaimed. `threadsafe`: threads of one process may share it."""
-        writer: QueueWriter[T] = QueueWriter(
-            self._open(), _layout.WRITER, dataclasses.replace(self._options, threadsafe=threadsafe)
-        )
+    def writer(
+        self,
+        *,
+        threadsafe: bool = False,
+        policy: WaitPolicy | str | None = None,
+        on_peer_death: str | None = None,
+        stall_after: float | None = None,
+    ) -> QueueWriter[T]:
+        """The writer's end, unclaimed. `threadsafe`: threads of one process may share it. The rest as for `reader`."""
+        options = dataclasses.replace(self._options_with(policy, on_peer_death, stall_after), threadsafe=threadsafe)
+        writer: QueueWriter[T] = QueueWriter(self._open(), _layout.WRITER, options)
         self._ends.add(writer)
         return writer
+
+    def _options_with(
+        self, policy: WaitPolicy | str | None, on_peer_death: str | None, stall_after: float | None
+    ) -> Options:
+        changes: dict[str, Any] = {
+            "policy": None if policy is None else resolve(policy),
+            "on_peer_death": on_peer_death,
+            "stall_after": stall_after,
+        }
+        return dataclasses.replace(
+            self._options, **{name: value for name, value in changes.items() if value is not None}
+        )
 
     # what it is
 

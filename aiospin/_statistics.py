@@ -61,7 +61,7 @@ class Counting(Protocol):
 
 def survey(segment: Segment, ends: Iterable[Counting]) -> Statistics:
     """Look at the segment, and sum what its ends counted in this process."""
-    published = _published(segment)
+    published = published_in(segment)
     lag = lag_of_each(segment)
     sums = dict.fromkeys(_COUNTERS, 0)
     messages = {"read": 0, "written": 0}
@@ -79,7 +79,7 @@ def survey(segment: Segment, ends: Iterable[Counting]) -> Statistics:
 def lag_of_each(segment: Segment) -> tuple[int | None, ...]:
     """For each rank the bytes that it has not released; None for one that does not gate the writer."""
     load, readers = segment.mapping.load, segment.readers
-    published = _published(segment)
+    published = published_in(segment)
     lag: list[int | None] = []
     for rank in range(readers):
         lines, gate = _layout.reader_offset(readers, rank), _layout.gate_offset(readers, rank)
@@ -99,7 +99,8 @@ def acquired_by(segment: Segment, rank: int) -> int:
     return segment.mapping.load(_layout.reader_offset(segment.readers, rank) + _layout.READER_ACQUIRED)
 
 
-def _published(segment: Segment) -> int:
+def published_in(segment: Segment) -> int:
+    """The published cursor."""
     return segment.mapping.load(_layout.control_offset(segment.readers) + _layout.CONTROL_PUBLISHED)
 
 

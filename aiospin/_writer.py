@@ -68,7 +68,7 @@ class QueueWriter(Endpoint, _backend.core.Writer, Generic[T]):
     @property
     def position(self) -> int:
         """Where the message that was published last ends: bytes, slot headers included, since the queue was made."""
-        return self._cursor
+        return _statistics.published_in(self._segment)
 
     def taken(self, rank: int) -> int:
         """The position up to which readers of a rank have taken messages, whether they gave them back or not.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ class Link:
         self._replies: Queue[Any] = Queue(capacity=making.capacity, policy=making.policy, on_peer_death="wait")
         self._writer = self._requests.writer()
         self._outbox = Outbox(self._writer)
-        self._reader = self._replies.reader()
+        self._reader = self._replies.reader(stall_after=math.inf)
         self.process: BaseProcess | None = None
         self._began = time.monotonic()
         self._told = _STARTING_TOLD_AFTER
@@ -90,7 +91,8 @@ class Link:
 
     async def start(self) -> None:
         """Start the process. OSError when the system cannot."""
-        ends = (self._requests.reader(), self._broadcasts, self._replies.writer())
+        # A worker without work, and work that takes long, are no stalls; want of room is one.
+        ends = (self._requests.reader(stall_after=math.inf), self._broadcasts, self._replies.writer())
         making = self._making
         self._writer.claim()  # before the worker looks: its reader must find a writer
         self._reader.claim()
