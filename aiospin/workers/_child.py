@@ -12,11 +12,12 @@ Assumption: it is started with SIGINT blocked, so that none can hit it before it
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import pickle
 import signal
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from multiprocessing import connection, parent_process
 from typing import Any
@@ -39,12 +40,14 @@ class Spec:
     """Pickled (factory, args, kwargs)."""
     codec: str
     cpus: frozenset[int] | None
+    environment: Mapping[str, str]
+    """Set before the factory's modules are imported."""
 
 
 def main(spec: Spec, requests: QueueReader[Any], broadcasts: QueueReader[Any], replies: QueueWriter[Any]) -> None:
     """The process's entry point."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    _forget_signals()
+    os.environ.update(spec.environment)
     threading.Thread(target=_end_with_the_group, name="aiospin-orphan-watch", daemon=True).start()
     if spec.cpus is not None:
         os.sched_setaffinity(0, spec.cpus)
@@ -87,12 +90,26 @@ def run(
         signal.raise_signal(signal.SIGTERM)
 
 
+def _forget_signals() -> None:
+    """A forked worker has the group's handlers, which wake the group's loop and run code that is not for it."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
 def _end_with_the_group() -> None:
     parent = parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-        # A method may be running, and must not go on for nobody.
-        os._exit(ORPHANED)
+    if parent is None or parent.pid is None:
+        return
+    ends: list[int] = [parent.sentinel]
+    with contextlib.suppress(OSError):  # where the kernel refuses it, or the parent is gone already
+        ends.append(os.pidfd_open(parent.pid))  # the sentinel is open in forked siblings, too
+    connection.wait(ends)
+    # A method may be running, and must not go on for nobody.
+    os._exit(ORPHANED)
 
 
 def _run_loop(main: Coroutine[Any, Any, bool]) -> bool:

@@ -216,9 +216,8 @@ class WorkerGroup(Caller[W]):
             _require_count("threads", threads)
         makings = [
             Making(
-                spec=Spec(construct, codec, of_one),
+                spec=Spec(construct, codec, of_one, _process.thread_counts(threads)),
                 method=start_method,
-                threads=threads,
                 capacity=capacity,
                 policy=_share_policy(resolve(policy), n, usable),
                 pipeline=pipeline,

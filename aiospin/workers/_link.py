@@ -44,7 +44,6 @@ class Making:
 
     spec: Spec
     method: str
-    threads: int | None
     capacity: int | str
     policy: Any
     pipeline: int | None
@@ -97,9 +96,7 @@ class Link:
         self._writer.claim()  # before the worker looks: its reader must find a writer
         self._reader.claim()
         starting = asyncio.ensure_future(
-            asyncio.to_thread(
-                _process.start, making.method, f"{making.label}-{self.rank}", making.spec, ends, making.threads
-            )
+            asyncio.to_thread(_process.start, making.method, f"{making.label}-{self.rank}", making.spec, ends)
         )
         try:
             self.process = await asyncio.shield(starting)

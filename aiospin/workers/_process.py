@@ -28,19 +28,26 @@ THREAD_COUNTS: Final = (
     "RAYON_NUM_THREADS",
 )
 _changing = threading.Lock()
+_lent: set[str] = set()  # variables that are set for a child that is being started
 
 
-def start(method: str, name: str, spec: _child.Spec, ends: tuple[Any, Any, Any], threads: int | None) -> BaseProcess:
+def start(method: str, name: str, spec: _child.Spec, ends: tuple[Any, Any, Any]) -> BaseProcess:
     """Start the process, which takes over the three ends. May take a while; not for an event loop's thread."""
     # multiprocessing is typed per context, and has no common type for them.
     context: Any = multiprocessing.get_context(method)
     process: BaseProcess = context.Process(target=_child.main, args=(spec, *ends), name=name, daemon=False)
     if method != "fork":
         resource_tracker.ensure_running()  # at its own first start it would unblock SIGINT
-    wanted = {} if threads is None else dict.fromkeys(THREAD_COUNTS, str(threads))
-    with _changing, _environment(wanted), _sigint_blocked():
+    with _changing, _environment(spec.environment), _sigint_blocked():
         process.start()
     return process
+
+
+def thread_counts(threads: int | None) -> Mapping[str, str]:
+    """The variables that tell libraries how many threads to start, but for those that the user has set."""
+    if threads is None:
+        return {}
+    return {name: str(threads) for name in THREAD_COUNTS if name not in os.environ or name in _lent}
 
 
 def allowed_cpus() -> set[int]:
@@ -59,14 +66,19 @@ def how_it_ended(process: BaseProcess) -> str:
 
 @contextlib.contextmanager
 def _environment(wanted: Mapping[str, str]) -> Generator[None, None, None]:
-    """Children inherit these variables, where the user has not set them."""
-    added = {name: value for name, value in wanted.items() if name not in os.environ}
-    os.environ.update(added)
+    """Children that are spawned inherit these, before their first import."""
+    before = {name: os.environ.get(name) for name in wanted}
+    _lent.update(name for name, value in before.items() if value is None)
+    os.environ.update(wanted)
     try:
         yield
     finally:
-        for name in added:
-            os.environ.pop(name, None)
+        _lent.clear()
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 @contextlib.contextmanager
