@@ -44,6 +44,8 @@ ALLOWED_SKIPS: Mapping[str, str] = {
     re.escape(NEEDS_FALLBACK): "the suite also runs on the pure-Python backend, where the test is executed",
     "needs PID namespaces, which this system refuses": "it is executed where root may make them, as in most containers",
     r"needs Python 3\.1[1-9]": "the suite also runs on newer Pythons, where the test is executed",
+    re.escape("needs the extra [example]"): "it is executed where that is installed: `pip install '.[test,example]'`",
+    "needs the chromium package and playwright": "it is executed where a browser is installed",
 }
 
 _unexplained: list[str] = []

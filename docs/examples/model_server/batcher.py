@@ -92,6 +92,12 @@ class Batcher(Generic[T, R]):
         return self._pending
 
     @property
+    def oldest(self) -> float:
+        """For how many seconds the one that came first has waited; 0 when there is none."""
+        items = itertools.chain(self._waiting, *self._under_way.values())
+        return max((time.monotonic() - item.since for item in items if item.waits), default=0.0)
+
+    @property
     def waiting(self) -> int:
         """Items that are in no batch yet."""
         return sum(item.waits for item in self._waiting)

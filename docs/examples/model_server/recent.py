@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 SECONDS = 10
 _SAMPLES = 4096
+_GAPS = 64
 
 
 class Recent:
@@ -20,12 +21,17 @@ class Recent:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._began = clock()
+        self._last = self._began
+        self._gaps: collections.deque[float] = collections.deque(maxlen=_GAPS)
         self._counts: collections.deque[tuple[int, int]] = collections.deque(maxlen=SECONDS + 1)
         self._latencies: collections.deque[tuple[float, float]] = collections.deque(maxlen=_SAMPLES)
 
     def add(self, latency: float) -> None:
         """One more answer, after that many seconds."""
         now = self._clock()
+        # Since this one came, or the one before it was answered, the server was busy.
+        self._gaps.append(min(now - self._last, latency))
+        self._last = now
         second = int(now)
         if self._counts and self._counts[-1][0] == second:
             self._counts[-1] = (second, self._counts[-1][1] + 1)
@@ -44,12 +50,15 @@ class Recent:
         since = self._clock() - seconds
         return sorted(latency for at, latency in self._latencies if at >= since)
 
-    def seconds_for(self, pending: int) -> int:
-        """When that many will probably have been answered: whole seconds, from 1 to 60."""
-        rate = self.rate()
-        if rate == 0:
-            return SECONDS  # nothing was answered for as long; sooner would be a guess
-        return min(60, max(1, math.ceil(pending / rate)))
+    def seconds_for(self, pending: int, oldest: float) -> int:
+        """When that many will probably have been answered: whole seconds, from 1 to 60.
+
+        Reckoned from how long the last answers took while there was something to do, so that idle hours do not count.
+        `oldest` is how long one of the pending has waited already: while nothing is answered, the estimate grows.
+        """
+        pace = sum(self._gaps) / len(self._gaps) if self._gaps else 0.0
+        silent = min(self._clock() - self._last, oldest)
+        return min(60, max(1, math.ceil(max(pending * pace, silent))))
 
 
 def quantile(ordered: Sequence[float], share: float) -> float | None:

@@ -136,12 +136,15 @@ class Service:
 
     def _failure(self, error: BaseException) -> Failure:
         if isinstance(error, Overloaded):
-            return Failure(503, "refused", str(error), self.recent.seconds_for(error.pending))
+            return Failure(503, "refused", str(error), self._retry_after(error.pending))
         if isinstance(error, Draining):
             return Failure(503, "refused", str(error), max(1, round(self.settings.drain)))
         if isinstance(error, TimeoutError):
             return Failure(504, "late", str(error))
         return Failure(500, "failed", f"{type(error).__name__}: {error}")
+
+    def _retry_after(self, pending: int) -> int:
+        return self.recent.seconds_for(pending, 0.0 if self._batcher is None else self._batcher.oldest)
 
     # what it tells of itself
 

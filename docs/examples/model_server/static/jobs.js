@@ -7,58 +7,50 @@ const FILES_PER_JOB = 32, BYTES_PER_JOB = 4 << 20, ATTEMPTS = 6;
 
 /* Send files, a few at a time. `told(file, event)` gets {kind: "asked" | "file" | "refused" | "failed", ...fields}. */
 export async function send(files, told) {
-  let attempt = 1;
-  while (files.length) {
+  for (let attempt = 1; files.length; attempt++) {
     const refused = [];
     let pause = 0;
+    const answered = (file, event, fields) => {
+      const again = event === "failed" && fields.status === 503 && attempt < ATTEMPTS;
+      if (again) {
+        refused.push(file);
+        pause = Math.max(pause, 1, fields.retry_after || 1);
+      }
+      told(file, { kind: again ? "refused" : event, ...fields });
+    };
     for (const job of jobsOf(files)) {
       for (const file of job) told(file, { kind: "asked" });
-      for (const [file, event] of await one(job, told)) {
-        const wait = event.status === 503 && attempt < ATTEMPTS ? Math.max(1, event.retry_after || 1) : null;
-        if (wait === null) {
-          told(file, { kind: "failed", ...event });
-          continue;
-        }
-        refused.push(file);
-        pause = Math.max(pause, wait);
-        told(file, { kind: "refused", ...event });
-      }
+      await one(job, answered);
     }
     for (let left = pause; left > 0; left--) {
       for (const file of refused) told(file, { kind: "refused", retry_in: left });
       await new Promise((done) => setTimeout(done, 1000));
     }
     files = refused;
-    attempt++;
   }
 }
 
-/* One request. Answers go to `told`; what has failed is returned. */
-async function one(files, told) {
+/* One request. Calls `answered` once for each file, as soon as that is known. */
+async function one(files, answered) {
   const form = new FormData();
   for (const file of files) form.append("files", file, file.name);
   const left = new Map(files.entries());
-  const failed = [];
-  const fail = (event) => { for (const file of left.values()) failed.push([file, event]); };
+  const failAll = (fields) => { for (const file of left.values()) answered(file, "failed", fields); };
   try {
     const response = await fetch("/jobs", { method: "POST", body: form });
     if (!response.ok) {
       const body = await response.json().catch(() => ({ error: `the server answered ${response.status}` }));
-      fail({ ...body, status: response.status, retry_after: Number(response.headers.get("Retry-After")) });
-      return failed;
+      failAll({ ...body, status: response.status, retry_after: Number(response.headers.get("Retry-After")) });
+      return;
     }
     for await (const { event, fields } of events(response.body)) {
       const file = left.get(fields.index);
-      if (file === undefined) continue;
-      left.delete(fields.index);
-      if (event === "file") told(file, { kind: "file", ...fields });
-      else failed.push([file, fields]);
+      if (file !== undefined && left.delete(fields.index)) answered(file, event, fields);
     }
-    fail({ error: "the server ended the answer early" });
+    failAll({ error: "the server ended the answer early" });
   } catch (error) {
-    fail({ error: `the server cannot be reached: ${error.message}` });
+    failAll({ error: `the server cannot be reached: ${error.message}` });
   }
-  return failed;
 }
 
 function jobsOf(files) {

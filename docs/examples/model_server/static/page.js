@@ -5,6 +5,12 @@ import { send } from "./jobs.js";
 
 const find = (id) => document.getElementById(id);
 
+function duration(ms) {
+  if (ms === null) return "–";
+  if (ms >= 1000) return `${(ms / 1000).toFixed(1)} s`;
+  return `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`;
+}
+
 /* ---- files */
 
 const rows = new Map();
@@ -51,7 +57,7 @@ function makeRow(file) {
       case "waiting": return say("waiting", "waiting");
       case "asked": return say("asked", "looking");
       case "refused":
-        return say("refused", event.retry_in ? `server is full, again in ${event.retry_in} s` : "server is full");
+        return say("refused", event.retry_in ? `refused, again in ${event.retry_in} s` : "refused, server is full");
       case "failed": {
         say("failed", event.status === 504 ? "took too long" : `failed: ${event.error}`);
         const again = put(state, "button", "Try again");
@@ -66,11 +72,10 @@ function makeRow(file) {
     what.title = `${event.mime}, ${event.group}`;
     score.replaceChildren();
     const shown = put(score, "div", "", "score");
-    const meter = put(shown, "meter", "");
-    meter.value = event.score;
-    meter.setAttribute("aria-hidden", "true");
-    put(shown, "span", `${Math.floor(event.score * 100)} %`);
-    latency.textContent = `${event.latency_ms < 10 ? event.latency_ms.toFixed(1) : Math.round(event.latency_ms)} ms`;
+    const gauge = put(shown, "span", "", "gauge");
+    put(gauge, "span", "").style.width = `${100 * event.score}%`;
+    put(shown, "span", `${(Math.floor(event.score * 1000) / 10).toFixed(1)} %`);
+    latency.textContent = duration(event.latency_ms);
     latency.title = `worker ${event.worker}, in a batch of ${event.batch}`;
     return say("done", "done");
   };
@@ -129,14 +134,17 @@ let before = new Map();
 
 const live = new EventSource("/live");
 live.addEventListener("message", (event) => show(JSON.parse(event.data)));
-live.addEventListener("error", () => health("bad", "server not reachable"));
+live.addEventListener("error", () => {
+  health("bad", "server not reachable");
+  find("live").classList.add("stale");
+});
 
 function show(sample) {
   const now = Date.now() / 1000;
-  const ms = (value) => (value === null ? "–" : `${value < 10 ? value.toFixed(1) : Math.round(value)} ms`);
+  find("live").classList.remove("stale");
   find("rate").textContent = sample.requests_per_second.toFixed(sample.requests_per_second < 10 ? 1 : 0);
-  find("p50").textContent = ms(sample.latency.p50_ms);
-  find("p99").textContent = ms(sample.latency.p99_ms);
+  find("p50").textContent = duration(sample.latency.p50_ms);
+  find("p99").textContent = duration(sample.latency.p99_ms);
   find("pending").textContent = sample.pending;
   const up = sample.workers.filter((worker) => worker.state === "up").length;
   if (up === sample.workers.length) health("good", `${up} worker${up === 1 ? "" : "s"} up`);
@@ -159,7 +167,7 @@ function compare(old, worker, now) {
     note(`worker ${worker.rank} (pid ${old.pid}) died`);
     chart.mark(now, `w${worker.rank} died`);
   }
-  if (worker.state === "up" && worker.pid !== old.pid) note(`worker ${worker.rank} is up again, as pid ${worker.pid}`);
+  if (worker.state === "up" && (worker.pid !== old.pid || old.state !== "up")) note(`worker ${worker.rank} is up again, as pid ${worker.pid}`);
 }
 
 function note(text) {
