@@ -22,11 +22,21 @@ BACK_OFF = 0.02
 
 
 async def run_clients(
-    port: int, clients: int, seconds: float, samples: Sequence[Sample], ledger: Ledger, *, patience: float = 30.0
+    port: int,
+    clients: int,
+    seconds: float,
+    samples: Sequence[Sample],
+    ledger: Ledger,
+    *,
+    most: int | None = None,
+    patience: float = 30.0,
 ) -> None:
-    """So many clients for so long; then up to `patience` seconds for what is still under way."""
+    """So many clients for so long; then up to `patience` seconds for what is still under way.
+
+    With `most`, each client ends after so many requests if it gets there.
+    """
     end = time.monotonic() + seconds
-    tasks = [asyncio.ensure_future(_Client(port, samples, ledger, first).run(end)) for first in range(clients)]
+    tasks = [asyncio.ensure_future(_Client(port, samples, ledger, first).run(end, most)) for first in range(clients)]
     _, late = await asyncio.wait(tasks, timeout=seconds + patience)
     for task in late:
         task.cancel()
@@ -45,10 +55,11 @@ class _Client:
         self._next = first
         self._connection: Connection | None = None
 
-    async def run(self, end: float) -> None:
-        """Until then."""
+    async def run(self, end: float, most: int | None) -> None:
+        """Until then, or so many requests."""
+        first = self._next
         try:
-            while time.monotonic() < end:
+            while time.monotonic() < end and (most is None or self._next < first + most):
                 await self._ask()
             if self._connection is not None:
                 for response in await self._connection.finish():

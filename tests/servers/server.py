@@ -76,6 +76,7 @@ async def serving(pool: str, model: str, workers: int) -> AsyncIterator[ModelSer
             with contextlib.suppress(ProcessLookupError):
                 if _is_of_ours(pid):
                     os.kill(pid, signal.SIGKILL)  # an orphan
+        await process.stdout.read()  # until everybody who could write there is gone
 
 
 async def _end(process: asyncio.subprocess.Process) -> str:
