@@ -1,7 +1,8 @@
 """QueueWriter: the single writer's end of a queue.
 
-The calls that send are the backend's (`acquire_write`, `try_acquire_write`, `put`, `put_nowait`, `put_many`, `aput`,
-`aput_many`, `fileno`, `arm`); here is how the role is claimed, and what the writer decides about readers.
+The calls that send are the backend's (`acquire_write`, `try_acquire_write`, `put`, `put_nowait`, `put_many`,
+`put_many_nowait`, `aput`, `aput_many`, `fileno`, `arm`); here is how the role is claimed, and what the writer decides
+about readers.
 """
 
 from __future__ import annotations

@@ -142,6 +142,27 @@ class Writer(Endpoint):
         self._require()
         self._wait(_PutAttempt(self, Batch(gather_many(payloads, self._encode)), "put_many"), timeout)
 
+    def put_many_nowait(self, payloads: Iterable[Any], /) -> int:
+        """Publish payloads while there is room, in order. How many. ValueError, and none, for one larger than the ring."""
+        self._require()
+        messages = gather_many(payloads, self._encode)
+        if not self._take_turn_briefly():
+            return 0
+        try:
+            self._check_open()
+            core = self._open_core()
+            sizes = [sum(map(len, pieces)) for pieces in messages]
+            if max(sizes, default=0) > core.largest:
+                raise ValueError(f"a message of {max(sizes)} bytes does not fit in the ring at once: use put()")
+            for sent, (pieces, size) in enumerate(zip(messages, sizes, strict=True)):
+                if not core.put(pieces, size):
+                    if sent == 0:  # else what was sent must be told, and the failure to the next call
+                        self._take_failure()
+                    return sent
+            return len(messages)
+        finally:
+            self._give_turn()
+
     def aput(self, *buffers: Any, timeout: float | None = None) -> Operation:
         """As `put`, awaited. A cancelled or timed-out wait has published nothing."""
         timeout = check_timeout(timeout)

@@ -280,6 +280,47 @@ PyObject* put_many(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyOb
   });
 }
 
+bool put_while_room(WriterObject* self, PyObject* payloads, Py_ssize_t& sent) {
+  if (!enter_writer(self)) return false;
+  for (; sent < PyList_GET_SIZE(payloads); ++sent) {
+    Gather message;
+    std::uint64_t progress = 0;
+    if (!message.add(PyList_GET_ITEM(payloads, sent))) return false;
+    const queue::Room room = stage(self, message, progress);
+    if (room != queue::Room::ready) {
+      // What has been sent must be told; what is wrong is told to a call that sends none.
+      if (sent == 0 && no_room(self, room) == Attempt::failed) return false;
+      break;
+    }
+    ++self->count.messages;
+    if (sent % kBatch == kBatch - 1) flush(self);
+  }
+  flush(self);
+  return true;
+}
+
+PyObject* put_many_nowait(PyObject* self, PyObject* iterable) {
+  const Guard guard;
+  WriterObject* writer = writer_of(self);
+  if (!claim_role(writer)) return nullptr;
+  const Ref payloads(checked_payloads(writer, iterable));
+  if (!payloads) return nullptr;
+  if (!(writer->threadsafe && writer->busy) && !enter(writer)) return nullptr;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(payloads.get()); ++i) {
+    PyObject* payload = PyList_GET_ITEM(payloads.get(), i);
+    const Py_ssize_t size =
+        PyBytes_CheckExact(payload) ? PyBytes_GET_SIZE(payload) : PyMemoryView_GET_BUFFER(payload)->len;
+    if (static_cast<std::uint64_t>(size) > writer->core->largest()) {
+      PyErr_Format(PyExc_ValueError,
+                   "a message of %zd bytes does not fit in the ring at once; put() sends it in fragments", size);
+      return nullptr;
+    }
+  }
+  Py_ssize_t sent = 0;
+  if (is_free(writer) && !put_while_room(writer, payloads.get(), sent)) return nullptr;
+  return PyLong_FromSsize_t(sent);
+}
+
 PyObject* aput(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* keywords) {
   const Guard guard;
   WriterObject* writer = writer_of(self);
@@ -328,6 +369,10 @@ PyMethodDef methods[] = {
      "aput(*payload, timeout=None)\n--\n\n"
      "Await the sending of one message. Tasks are served first in, first out; a cancelled one has sent nothing. The\n"
      "buffers must not change until it is done."},
+    {"put_many_nowait", put_many_nowait, METH_O,
+     "put_many_nowait(payloads)\n--\n\n"
+     "Send each payload as one message while there is room, in order. How many: the rest is the caller's still.\n\n"
+     "ValueError, and none is sent, when one is larger than the ring."},
     {"aput_many", as_method(aput_many), kFast,
      "aput_many(payloads, timeout=None)\n--\n\n"
      "Await the sending of each payload as one message. When it is cancelled, the first few may have been published. The\n"
