@@ -143,7 +143,7 @@ class Writer(Endpoint):
         self._wait(_PutAttempt(self, Batch(gather_many(payloads, self._encode)), "put_many"), timeout)
 
     def put_many_nowait(self, payloads: Iterable[Any], /) -> int:
-        """Publish payloads while there is room, in order. How many. ValueError, and none, for one larger than the ring."""
+        """Publish payloads while there is room, and say how many. ValueError for one larger than the ring."""
         self._require()
         messages = gather_many(payloads, self._encode)
         if not self._take_turn_briefly():

@@ -5,8 +5,9 @@ msgpack   (default; the extra `workers`) plain objects. NumPy arrays, anywhere, 
           bytes.
 pickle    only when asked for by name: unpickling runs what the sender chose. Buffers travel in place by protocol 5.
 
-Guarantee: `decode(*encode(value))` equals `value` for what a codec takes; what it does not take raises TypeError at the
-sender, naming the type.
+Guarantee: `decode(*encode(value))` is what msgspec makes of a value as plain objects (tuples and sets are lists,
+UUIDs are text), arrays and bytes being themselves; with pickle it equals the value. What a codec does not take raises
+TypeError at the sender, naming the type.
 """
 
 from __future__ import annotations
@@ -97,27 +98,33 @@ class Msgpack:
         view = memoryview(buffer)
         if not view.c_contiguous:
             raise TypeError("a buffer must be C-contiguous to travel")
-        self._buffers.append(view.cast("B"))
+        self._buffers.append(view.cast("B") if view.nbytes else b"")  # cast refuses shapes with a zero in them
         return self._ext(code, len(self._buffers).to_bytes(4, "little"))
 
     def _encode_other(self, item: Any) -> Any:
         numpy = sys.modules.get("numpy")
         if numpy is not None and isinstance(item, numpy.ndarray):
+            if type(item) not in (numpy.ndarray, numpy.memmap):
+                raise TypeError(f"{_name_of(item)} is more than an array; send what it holds, or name codec='pickle'")
             if item.dtype.hasobject:
                 raise TypeError(f"an array of {item.dtype} holds Python objects and cannot travel; name codec='pickle'")
             array = numpy.ascontiguousarray(item)
-            self._buffers.append(memoryview(array.reshape(-1).view(numpy.uint8)))
-            head = self._encoder.encode([len(self._buffers), array.dtype.str, list(item.shape)])
+            self._buffers.append(memoryview(array.reshape(-1).view(numpy.uint8)) if array.nbytes else b"")
+            kind = numpy.lib.format.dtype_to_descr(array.dtype)
+            head = self._encoder.encode([len(self._buffers), kind, list(item.shape)])
             return self._ext(_ARRAY, head)
         if numpy is not None and isinstance(item, numpy.generic):
-            return item.item()
-        raise TypeError(f"{type(item).__module__}.{type(item).__qualname__} is no plain object; name codec='pickle'")
+            plain = item.item()
+            if not isinstance(plain, numpy.generic):
+                return plain
+        raise TypeError(f"{_name_of(item)} is no plain object; name codec='pickle'")
 
     def _decode_other(self, code: int, data: memoryview) -> Any:
         if code == _ARRAY:
             import numpy
 
-            index, dtype, shape = self._decoder.decode(data)
+            index, kind, shape = self._decoder.decode(data)
+            dtype = numpy.lib.format.descr_to_dtype(_as_descr(kind))
             return numpy.frombuffer(self._buffer(index), dtype).reshape(shape)
         if code in (_VIEW, _BYTES):
             buffer = self._buffer(int.from_bytes(data, "little"))
@@ -128,6 +135,20 @@ class Msgpack:
         if not 1 <= index <= len(self._received):
             raise CorruptMessage(f"buffer {index} of {len(self._received)} is missing")
         return self._received[index - 1]
+
+
+def _name_of(item: object) -> str:
+    return f"{type(item).__module__}.{type(item).__qualname__}"
+
+
+def _as_descr(kind: Any) -> Any:
+    """What describes an array's elements, with the tuples that msgpack made lists of: (name, kind[, shape]) each."""
+    if isinstance(kind, str):
+        return kind
+    return [
+        (tuple(name) if isinstance(name, list) else name, _as_descr(of_field), *map(tuple, shape))
+        for name, of_field, *shape in kind
+    ]
 
 
 class Pickle:

@@ -135,6 +135,8 @@ class Call:
     flags: int = 0
     deadline_ns: int = 0
     deliveries: int = 0
+    handed_over_at: float = 0.0
+    """By time.perf_counter."""
     given_up: bool = False
     ended: bool = False
     link: Any = None

@@ -24,7 +24,7 @@ from typing import Any
 
 from aiospin import PeerDied, QueueClosed, QueueReader, QueueWriter
 from aiospin.workers import _body, _failure
-from aiospin.workers._envelope import Flag, Kind, pack
+from aiospin.workers._envelope import Kind, pack
 from aiospin.workers._hosted import Hosted
 from aiospin.workers._looped import Looped
 from aiospin.workers._threaded import Threaded
@@ -80,7 +80,6 @@ def run(
     the signal ends the process as it would have.
     """
     hosted = Hosted(target, _body.find(codec), broadcasts)
-    replies.put(*pack(Kind.READY, flags=Flag.ASYNC if hosted.is_async else 0))
     if hosted.is_async:
         terminated = _run_loop(Looped(hosted, requests, replies).serve())
     else:

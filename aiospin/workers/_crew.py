@@ -13,7 +13,7 @@ import collections
 import itertools
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -31,6 +31,7 @@ from aiospin.workers._survey import GroupStatistics, WorkerStatistics
 
 _log = logging.getLogger("aiospin")
 _GRACE: Final = 5.0  # seconds for objects to close, at least
+_FOR_EVER: Final = 1e9  # seconds; nothing that takes longer needs a timer
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class Crew:
         self._backlog: collections.deque[Call] = collections.deque()
         self._numbers = itertools.count(1)
         self._outstanding = 0
-        self._idle: asyncio.Future[Any] | None = None
+        self._idle: asyncio.Future[bool] | None = None
+        self._stopped: asyncio.Future[bool] | None = None
         self._state: Literal["new", "up", "stopping", "closed"] = "new"
 
     @property
@@ -151,38 +153,46 @@ class Crew:
         await asyncio.shield(berth.coming)
 
     async def stop(self, drain: float | None) -> None:
-        """Let calls end for up to `drain` seconds, then the workers. Idempotent."""
+        """Let calls end for up to `drain` seconds, then the workers. Idempotent; all calls of it return at the end."""
+        if self._stopped is not None:
+            await asyncio.shield(self._stopped)
         if self._state != "up":
             return
         self._state = "stopping"
-        closed = QueueClosed("the group is closed")
+        self._stopped = self._station.future()
         try:
-            for berth in self._berths:
-                if berth.restarting is not None:
-                    berth.restarting.cancel()
-                if berth.link is None:
-                    self._give_up_berth(berth, closed)
-            began = time.monotonic()
-            if self._outstanding and drain != 0.0:
-                self._idle = self._station.future()
-                await asyncio.wait([self._idle], timeout=drain)
-            left = None if drain is None else max(_GRACE, drain - (time.monotonic() - began))
-            self._end_everything(closed)
-            await self._end_links(Link.close_requests, left)
-            await self._end_links(Link.kill, None)
+            await self._stop(drain)
         finally:
+            self._end_everything(QueueClosed("the group is closed"))
             self._state = "closed"
             for berth in self._berths:
                 link, berth.link = berth.link, None
                 if link is not None:
-                    link.kill()
                     link.close()
             self._broadcasts.close()
+            _loop.wake(self._stopped)
 
-    async def _end_links(self, how: Any, within: float | None) -> None:
+    async def _stop(self, drain: float | None) -> None:
+        closed = QueueClosed("the group is closed")
+        for berth in self._berths:
+            if berth.restarting is not None:
+                berth.restarting.cancel()
+            if berth.link is None:
+                self._give_up_berth(berth, closed)
+        began = time.monotonic()
+        if self._outstanding and drain != 0.0:
+            self._idle = self._station.future()
+            await asyncio.wait([self._idle], timeout=drain)
+        left = None if drain is None else max(_GRACE, drain - (time.monotonic() - began))
+        self._end_everything(closed)
+        await self._end_links((Link.close_requests, Link.kill_unless_up), left)
+        await self._end_links((Link.kill,), None)
+
+    async def _end_links(self, ways: Sequence[Callable[[Link], None]], within: float | None) -> None:
         links = [berth.link for berth in self._berths if berth.link is not None]
         for link in links:
-            how(link)
+            for way in ways:
+                way(link)
         if links:
             await asyncio.wait([link.gone for link in links], timeout=within)
 
@@ -262,10 +272,20 @@ class Crew:
 
     def _accept(self, call: Call) -> None:
         timeout = call.options.timeout
-        if timeout is not None:
+        if timeout is not None and timeout < _FOR_EVER:
             call.deadline_ns = time.monotonic_ns() + int(timeout * 1e9)
-            call.timers = [self._station.call_later(timeout, self._expire, call, timeout)]
+            self._alarm(call, call.deadline_ns, self._expire)
+        call.pieces()  # what cannot be packed is not accepted
         self._outstanding += 1
+
+    def _alarm(self, call: Call, at_ns: int, ring: Callable[[Call], None]) -> None:
+        """Ring at that time if the call has not ended. A timer may go off early, and then is set again."""
+        remaining = at_ns - time.monotonic_ns()
+        if remaining > 0:
+            timer = self._station.call_later(remaining / 1e9, self._alarm, call, at_ns, ring)
+            call.timers = [*call.timers[-1:], timer]
+        else:
+            ring(call)
 
     def give_up(self, *calls: Call) -> None:
         """Nobody waits for these any more. Does nothing for those that have ended."""
@@ -279,14 +299,21 @@ class Crew:
                 self._end(call)  # it is passed over when its turn comes
                 continue
             having.cancel(call)
-            if call.options.kill_after is not None:
-                call.timers = [*call.timers, self._station.call_later(call.options.kill_after, having.kill)]
+            patience = call.options.kill_after
+            if patience is not None and patience < _FOR_EVER:
+                self._alarm(call, time.monotonic_ns() + int(patience * 1e9), self._kill)
 
-    def _expire(self, call: Call, timeout: float) -> None:
+    def _kill(self, call: Call) -> None:
+        """A worker is busy with a call that was given up long ago. One that it has not begun will never be run."""
+        having: Link | None = call.link
+        if having is not None and call in having.started_calls():
+            having.kill()
+
+    def _expire(self, call: Call) -> None:
         if call.ended or call.sink.done:
             return
         where = "" if call.rank is None else f" of worker {call.rank}"
-        call.sink.fail(TimeoutError(f"{call.name}(){where} did not end within {timeout!r} s"))
+        call.sink.fail(TimeoutError(f"{call.name}(){where} did not end within {call.options.timeout!r} s"))
         self.give_up(call)
 
     def _end(self, call: Call) -> None:
@@ -346,10 +373,9 @@ class Crew:
         started = set(link.started_calls())
         again = [call for call in link.calls.values() if self._survives(call, call in started, link, reason)]
         berth.link = None
-        pid, was_up = link.pid, link.was_up
         error: BaseException
-        if was_up:
-            error = WorkerDied(link.rank, pid, reason)
+        if link.was_up:
+            error = WorkerDied(link.rank, link.pid, reason)
         else:
             error = StartFailed(link.rank, link.how_the_start_failed(reason))
             error.__cause__ = link.failure
@@ -363,12 +389,17 @@ class Crew:
         for call in reversed(again):
             call.link = None
             (self._backlog if call.rank is None else berth.own).appendleft(call)
+        if link.left:
+            berth.failures = 0  # a SIGTERM that it heeded is none
         self._replace(berth, error)
         for other in self._berths:
             self._feed(other)  # what any worker may do need not wait
 
     def _replace(self, berth: Berth, error: BaseException) -> None:
         """Start a successor now, later, or not at all."""
+        if self._state != "up":
+            self._give_up_berth(berth, error)
+            return
         if berth.planned:
             berth.planned = False
             delay = 0.0

@@ -12,11 +12,14 @@ from __future__ import annotations
 import json
 import sys
 import traceback
+from collections.abc import Mapping
 from typing import Any, Final
 
 from aiospin._errors import AiospinError, PeerDied
+from aiospin.workers._envelope import CorruptMessage
 
 _PLAIN: Final = (str, int, float, bool, type(None))
+_LONGEST_INT: Final = 14000  # bits; longer ones have no text in Python
 
 
 class RemoteError(AiospinError):
@@ -91,31 +94,45 @@ def copy_of(error: BaseException) -> BaseException:
 def describe(error: BaseException) -> bytes:
     """The exception as JSON."""
     kind = type(error)
-    return json.dumps(
-        {
-            "module": kind.__module__,
-            "name": kind.__qualname__,
-            "args": [arg if isinstance(arg, _PLAIN) else _text(arg) for arg in error.args],
-            "state": {key: value for key, value in vars(error).items() if isinstance(value, _PLAIN)},
-            "text": _text(error),
-            "traceback": "".join(traceback.format_exception(kind, error, error.__traceback__)),
-        }
-    ).encode("utf-8", "backslashreplace")
+    fields: dict[str, Any] = {"module": str(kind.__module__), "name": kind.__qualname__, "text": _text(error)}
+    try:
+        fields["args"] = [_plain(arg) for arg in error.args]
+        fields["state"] = {key: value for key, value in vars(error).items() if type(value) in _PLAIN and _fits(value)}
+        fields["traceback"] = "".join(traceback.format_exception(kind, error, error.__traceback__))
+        if kind.__module__ == "builtins":
+            fields["made_of"] = [_plain(arg) for arg in error.__reduce__()[1]]
+        return _as_json(fields)
+    except Exception as failure:  # noqa: BLE001 - an exception may fail at whatever it is asked
+        trace = f"{fields['name']}: {fields['text']} (it cannot be described: {type(failure).__name__})"
+        return _as_json({**fields, "args": [fields["text"]], "state": {}, "traceback": trace, "made_of": None})
 
 
 def revive(described: bytes | memoryview) -> Exception:
     """The exception again, with the worker's traceback as its cause."""
-    fields = json.loads(bytes(described))
+    try:
+        fields = json.loads(bytes(described))
+    except ValueError as error:
+        raise CorruptMessage(f"an exception cannot be read: {error}") from error
     kind = _known(fields["module"], fields["name"])
-    error: Exception
-    if kind is None:
-        error = RemoteError(f"{fields['module']}.{fields['name']}", fields["text"])
-    else:
-        args = tuple(fields["args"])
-        error = kind.__new__(kind, *args)
-        error.args = args
-        vars(error).update(fields["state"])
-    error.__cause__ = RemoteTraceback(fields["traceback"])
+    made: Exception | None = None
+    if kind is not None:
+        try:
+            made = _made(kind, fields)
+        except Exception:  # noqa: BLE001 - a class may refuse in any way to be made anew
+            made = None
+    if made is None:
+        made = RemoteError(f"{fields['module']}.{fields['name']}", fields["text"])
+    made.__cause__ = RemoteTraceback(fields["traceback"])
+    return made
+
+
+def _made(kind: type[Exception], fields: Mapping[str, Any]) -> Exception:
+    if fields.get("made_of") is not None and kind.__module__ == "builtins":
+        return kind(*map(_unplain, fields["made_of"]))  # which sets what is in no attribute: errno, start, end, ...
+    args = tuple(map(_unplain, fields["args"]))
+    error: Exception = kind.__new__(kind, *args)
+    error.args = args
+    vars(error).update(fields["state"])
     return error
 
 
@@ -123,7 +140,25 @@ def _known(module: str, name: str) -> type[Exception] | None:
     found: Any = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, part, None)
-    return found if isinstance(found, type) and issubclass(found, Exception) else None
+    if not isinstance(found, type) or not issubclass(found, Exception):
+        return None
+    # These two mean something else to who awaits.
+    return None if issubclass(found, (StopIteration, StopAsyncIteration)) else found
+
+
+def _plain(value: object) -> object:
+    """Text, numbers and None as they are, bytes in a form of their own, and anything else as its text."""
+    if type(value) is bytes:
+        return {"bytes": value.decode("latin-1")}
+    return value if type(value) in _PLAIN and _fits(value) else _text(value)
+
+
+def _unplain(value: Any) -> Any:
+    return value["bytes"].encode("latin-1") if isinstance(value, dict) else value
+
+
+def _fits(value: object) -> bool:
+    return not isinstance(value, int) or value.bit_length() <= _LONGEST_INT
 
 
 def _text(value: object) -> str:
@@ -131,3 +166,7 @@ def _text(value: object) -> str:
         return str(value)
     except Exception as error:  # noqa: BLE001 - whatever a broken __str__ raises
         return f"<{type(value).__qualname__} whose text fails with {type(error).__qualname__}>"
+
+
+def _as_json(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields).encode("ascii")

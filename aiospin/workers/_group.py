@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import reprlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar, overload
 
-from aiospin._deadline import Deadline
 from aiospin._policy import WaitPolicy, resolve
 from aiospin._preflight import usable_cpus
 from aiospin.workers import _body, _process
@@ -23,7 +23,7 @@ from aiospin.workers._child import Spec
 from aiospin.workers._crew import Crew, Rules
 from aiospin.workers._envelope import Flag
 from aiospin.workers._link import Making
-from aiospin.workers._options import Delivery, Options
+from aiospin.workers._options import Delivery, Options, require_seconds
 from aiospin.workers._restart import Restart
 from aiospin.workers._survey import GroupStatistics
 
@@ -32,6 +32,7 @@ R = TypeVar("R")
 W = TypeVar("W")
 
 Rank = int | Literal["any"]
+_LONGEST_NAME: Final = 1000  # characters
 
 
 class Caller(Generic[W]):
@@ -153,7 +154,8 @@ class WorkerGroup(Caller[W]):
     max_pending     calls that may be pending, a `call` counting once for each worker; one more raises Full at once.
                     None for no limit
     pipeline        calls that a worker is given at once: the next ones ahead of their turn or, with async methods,
-                    those that run beside each other; None for 4 and 64
+                    those that run beside each other. None for as many as take a worker about a millisecond, one at
+                    least, and for 64 with async methods
     cpus            None; "spread", one CPU for each by turns; or a set of CPUs for each
     threads         what OMP_NUM_THREADS and its like are set to for workers, where the user has not set them;
                     "share" gives each its part of the CPUs, None leaves them alone
@@ -205,8 +207,9 @@ class WorkerGroup(Caller[W]):
         if not callable(factory):
             raise TypeError(f"factory must be a class or function, got {factory!r}")
         self._options = Options(timeout, delivery, kill_after)
-        self._start_timeout = Deadline(start_timeout).remaining()
-        self._drain_timeout = Deadline(drain_timeout).remaining()
+        require_seconds("start_timeout", start_timeout)
+        require_seconds("drain_timeout", drain_timeout)
+        self._start_timeout, self._drain_timeout = start_timeout, drain_timeout
         construct = pickle.dumps((factory, tuple(args), dict(kwargs or {})))
         chosen = _choose_cpus(cpus, n)
         usable = _count_cpus(chosen)
@@ -267,8 +270,8 @@ def _name_of(method: Any) -> str:
     name = method if isinstance(method, str) else getattr(method, "__name__", None)
     if not isinstance(name, str):
         raise TypeError(f"a method or its name is called, not {method!r}")
-    if not name.isidentifier() or name.startswith("_"):
-        raise AttributeError(f"{name!r} is not the name of a public method")
+    if not name.isidentifier() or name.startswith("_") or len(name) > _LONGEST_NAME:
+        raise AttributeError(f"{reprlib.repr(name)} is not the name of a public method")
     return name
 
 

@@ -5,11 +5,20 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from aiospin import QueueReader, ReadSlot
 from aiospin.workers import _body
-from aiospin.workers._envelope import Envelope, Kind
+from aiospin.workers._envelope import Envelope, Flag, Kind
+
+_SMALL: Final = 65536  # bytes
+
+
+def own(slot: ReadSlot) -> Envelope:
+    """The message in memory of its own. Its slot is given back when the last view of it dies."""
+    message = Envelope.parse(memoryview(bytes(slot.data)))
+    slot.__exit__(None, None, None)
+    return message
 
 
 class Hosted:
@@ -34,6 +43,16 @@ class Hosted:
         args, kwargs = self.body.decode(call.body, call.buffers)
         return getattr(self._target, call.name)(*args, **kwargs)
 
+    def keep(self, message: Envelope, slot: ReadSlot) -> tuple[Envelope, ReadSlot | None]:
+        """The message where it lies, and its slot; or a copy, and None, if it should not take up room for long.
+
+        Room is given back in order: behind a slot that is held, that of others is not. A stream may last for ever, and
+        calls that run beside each other as long as the slowest; to copy what is small costs less than to wait.
+        """
+        if message.flags & Flag.STREAM or (self.is_async and len(slot.data) <= _SMALL):
+            return own(slot), None
+        return message, slot
+
     def open(self, message: Envelope) -> tuple[Envelope, ReadSlot | None]:
         """The call itself, and the slot that holds it if it lies in the broadcast queue."""
         if message.kind != Kind.BROADCAST:
@@ -45,8 +64,15 @@ class Hosted:
                 raise LookupError(f"broadcast {message.id} is not there")
             call = Envelope.parse(slot.data)
             if call.id == message.id:
-                return call, slot
+                return self.keep(call, slot)
             del call
+            slot.release()
+
+    def skip(self, message: Envelope) -> None:
+        """Make room for what comes after a call that is not run."""
+        call, slot = self.open(message)
+        del call
+        if slot is not None:
             slot.release()
 
     def finisher(self) -> Callable[[], Any] | None:

@@ -10,6 +10,7 @@ import collections
 
 from aiospin import QueueReader, ReadSlot
 from aiospin.workers._envelope import Envelope, Kind
+from aiospin.workers._hosted import own
 
 
 class Inbox:
@@ -17,7 +18,7 @@ class Inbox:
 
     def __init__(self, requests: QueueReader[bytes]) -> None:
         self._requests = requests
-        self._ahead: collections.deque[tuple[ReadSlot, Envelope]] = collections.deque()
+        self._ahead: collections.deque[tuple[ReadSlot | None, Envelope]] = collections.deque()
         self._cancelled: set[int] = set()
 
     def __bool__(self) -> bool:
@@ -29,12 +30,13 @@ class Inbox:
         self._put(slot)
 
     def look(self, running: int = 0) -> None:
-        """Take in what has come. `running` is the call that could be cancelled beside those that lie ahead."""
+        """Take in what has come. `running` is a call that could be cancelled beside those that lie ahead; it may last,
+        and what would tell of that must find room, so these give theirs back."""
         while (slot := self._requests.try_acquire_read()) is not None:
             self._put(slot, running)
 
-    def pop(self) -> tuple[ReadSlot, Envelope, bool]:
-        """The next call, the slot that holds it, and whether it is to be run. Look first."""
+    def pop(self) -> tuple[ReadSlot | None, Envelope, bool]:
+        """The next call, the slot that holds it if one does, and whether it is to be run. Look first."""
         slot, message = self._ahead.popleft()
         return slot, message, not self.is_cancelled(message.id)
 
@@ -48,7 +50,7 @@ class Inbox:
     def _put(self, slot: ReadSlot, running: int = 0) -> None:
         message = Envelope.parse(slot.data)
         if message.kind in (Kind.CALL, Kind.BROADCAST):
-            self._ahead.append((slot, message))
+            self._ahead.append((None, own(slot)) if running else (slot, message))
             return
         kind, number = message.kind, message.id
         del message

@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
 
-from aiospin import AiospinError, PeerDied, Queue, QueueClosed, QueueReader, ReadSlot, _loop
+from aiospin import AiospinError, Queue, QueueClosed, QueueReader, ReadSlot, _loop
 from aiospin.workers import _body, _failure, _process
 from aiospin.workers._calls import Call
 from aiospin.workers._child import Spec
@@ -27,7 +28,8 @@ from aiospin.workers._outbox import Outbox
 
 _log = logging.getLogger("aiospin")
 _STARTING_TOLD_AFTER = 10.0  # seconds; then at doubling intervals
-_PIPELINE, _PIPELINE_ASYNC = 4, 64
+_AHEAD = 1e-3  # seconds of work that a worker is given ahead of its turn, so that it need not wait for more
+_MOST_AHEAD = 64
 
 
 class Owner(Protocol):
@@ -64,6 +66,9 @@ class Link:
         self._owner = owner
         self._broadcasts = broadcasts
         self._is_async = False
+        self._most = making.pipeline or 1  # calls that it may have
+        self._pace: float | None = None  # seconds that a call takes it
+        self._answered_at = 0.0
         self._was_begun = False  # the process has come as far as the code of this package
         self._left = False  # by itself, having ended what it had begun
         self._retiring = False
@@ -73,10 +78,10 @@ class Link:
         self._quiet: asyncio.Future[bool] | None = None  # done when the worker owes something again
         self._requests: Queue[Any] = Queue(capacity=making.capacity, policy=making.policy, on_peer_death="wait")
         self._replies: Queue[Any] = Queue(capacity=making.capacity, policy=making.policy, on_peer_death="wait")
-        self._writer = self._requests.writer()
-        self._outbox = Outbox(self._writer)
+        self._outbox = Outbox(self._requests)  # before the worker looks: its reader must find a writer
         self._reader = self._replies.reader(stall_after=math.inf)
         self.process: BaseProcess | None = None
+        self._pidfd: int | None = None
         self._began = time.monotonic()
         self._told = _STARTING_TOLD_AFTER
         self._listening: asyncio.Task[None] | None = None
@@ -93,7 +98,6 @@ class Link:
         # A worker without work, and work that takes long, are no stalls; want of room is one.
         ends = (self._requests.reader(stall_after=math.inf), self._broadcasts, self._replies.writer())
         making = self._making
-        self._writer.claim()  # before the worker looks: its reader must find a writer
         self._reader.claim()
         starting = asyncio.ensure_future(
             asyncio.to_thread(_process.start, making.method, f"{making.label}-{self.rank}", making.spec, ends)
@@ -106,9 +110,16 @@ class Link:
             raise
         for end in ends:
             end.close()  # these are the worker's now
-        self._station.listen(self.process.sentinel, self._on_end)
+        self._pidfd = _process.death_of(self.process)
+        self._station.listen(self._death, self._on_end)
         self._station.begin(self, 1.0)
         self._listening = asyncio.ensure_future(self._listen())
+
+    @property
+    def _death(self) -> int:
+        """The descriptor that tells of the process's end."""
+        assert self.process is not None
+        return self.process.sentinel if self._pidfd is None else self._pidfd
 
     def _adopt(self, starting: asyncio.Future[BaseProcess]) -> None:
         if starting.exception() is None:
@@ -130,6 +141,7 @@ class Link:
         self._outbox.send(pieces, call, soon=bool(self.calls))
         self.calls[call.id] = call
         call.deliveries += 1
+        call.handed_over_at = time.perf_counter()
         if self._quiet is not None:
             _loop.wake(self._quiet)
 
@@ -150,8 +162,11 @@ class Link:
                     self._quiet = self._station.future()
                     await self._quiet
                     self._quiet = None
-        except (QueueClosed, PeerDied):
+        except QueueClosed:
             return
+        except AiospinError as error:
+            _log.warning(f"worker {self.rank} (pid {self.pid}) is killed: its reply is damaged: {error}")
+            self.kill()
 
     def _serve_all(self) -> None:
         while (slot := self._reader.try_acquire_read()) is not None:
@@ -171,6 +186,8 @@ class Link:
                 self.up = not self._gone and not self._retiring
                 self.was_up = True
                 self._is_async = bool(message.flags & Flag.ASYNC)
+                if self._is_async:
+                    self._most = self._making.pipeline or _MOST_AHEAD
                 self._station.end(self)
                 self._owner.on_up(self)
                 return
@@ -206,17 +223,26 @@ class Link:
     def _done(self, call: Call) -> None:
         del self.calls[call.id]
         self._outbox.forget(call)
+        self._learn_pace(call)
         if self._retiring and not self.calls:
             self.close_requests()
         self._owner.on_done(self, call)
+
+    def _learn_pace(self, call: Call) -> None:
+        """What calls take decides how many are given ahead: behind a long one, none should lie."""
+        now = time.perf_counter()
+        if self._making.pipeline is None and not self._is_async:
+            taken = now - max(call.handed_over_at, self._answered_at)
+            self._pace = taken if self._pace is None else self._pace + (taken - self._pace) / 8
+            self._most = 1 + min(_MOST_AHEAD - 1, int(_AHEAD / self._pace)) if self._pace > 0 else _MOST_AHEAD
+        self._answered_at = now
 
     # the end
 
     @property
     def room(self) -> bool:
         """Whether it may be given another call: the next one ahead of its turn, or one more beside the others."""
-        most = self._making.pipeline or (_PIPELINE_ASYNC if self._is_async else _PIPELINE)
-        return self.up and len(self.calls) < most
+        return self.up and len(self.calls) < self._most
 
     def started_calls(self) -> list[Call]:
         """Those that a worker which is gone had begun with, as far as can be known."""
@@ -233,6 +259,11 @@ class Link:
             return f"it {reason} while it constructed its object"
         return f"it {reason} before it ran; is the group made under `if __name__ == '__main__':`?"
 
+    @property
+    def left(self) -> bool:
+        """It ended in order, after a SIGTERM."""
+        return self._left
+
     def retire(self) -> None:
         """Give it no more calls, and let it end by itself when it has answered those that it has."""
         self.up, self._retiring = False, True
@@ -246,7 +277,12 @@ class Link:
 
     def close_requests(self) -> None:
         """Let the worker end by itself when it has answered everything."""
-        self._outbox.close()
+        self._outbox.finish()
+
+    def kill_unless_up(self) -> None:
+        """End the process at once if it has no object that wants to be closed."""
+        if not self.was_up:
+            self.kill()
 
     def kill(self) -> None:
         """End the process at once."""
@@ -258,7 +294,7 @@ class Link:
             return
         self._gone = True
         self.up = False
-        self._station.ignore(self.process.sentinel)
+        self._station.ignore(self._death)
         self._station.end(self)
         self._burying = asyncio.ensure_future(self._bury(self.process))
 
@@ -274,9 +310,8 @@ class Link:
             pass  # it ended in order
         except AiospinError as error:
             _log.warning(f"a reply of worker {self.rank} (pid {self.pid}) is damaged: {error}")
-        reason = _process.how_it_ended(process)
-        self._owner.on_lost(self, reason)
-        _loop.wake(self.gone)
+        finally:
+            self._owner.on_lost(self, _process.how_it_ended(process))
 
     def _look_after(self) -> None:
         """While it starts, which may take minutes, say so."""
@@ -304,8 +339,12 @@ class Link:
         self._replies.close()
         if self.process is not None:
             if not self._gone:
-                self._station.ignore(self.process.sentinel)
+                self._station.ignore(self._death)
             self._reap(self.process)
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
+        _loop.wake(self.gone)
 
     def _reap(self, process: BaseProcess) -> None:
         process.kill()

@@ -13,7 +13,7 @@ import signal
 import threading
 from typing import Any
 
-from aiospin import Full, QueueClosed, QueueReader, QueueWriter, ReadSlot, _loop
+from aiospin import QueueClosed, QueueReader, QueueWriter, ReadSlot, _loop
 from aiospin.workers import _failure
 from aiospin.workers._envelope import Envelope, Flag, Kind, pack
 from aiospin.workers._hosted import Hosted
@@ -27,13 +27,23 @@ class Looped:
         self._requests = requests
         self._replies = replies
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._begun: set[int] = set()
+        self._cancelled: set[int] = set()
         self._leaving = False
+        self._over = False
 
     async def serve(self) -> bool:
         """Until the group closes the queue (False) or a SIGTERM comes (True), and what has begun has ended."""
         reading = asyncio.ensure_future(self._read())
+        try:
+            return await self._serve(reading)
+        finally:
+            self._over = True
+
+    async def _serve(self, reading: asyncio.Task[None]) -> bool:
         if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             _loop.here().on_signal(signal.SIGTERM, self._leave, reading)
+        await self._send(pack(Kind.READY, flags=Flag.ASYNC))
         await asyncio.wait([reading])
         if not reading.cancelled():
             reading.result()
@@ -63,22 +73,32 @@ class Looped:
         if message.kind == Kind.CANCEL:
             task = self._tasks.get(message.id)
             if task is not None:
-                task.cancel()
+                self._cancelled.add(message.id)
+                if message.id in self._begun:
+                    task.cancel()  # one that has not begun would never come to its end
         if message.kind not in (Kind.CALL, Kind.BROADCAST):
             del message
             slot.release()
             return
-        task = asyncio.ensure_future(self._serve_one(slot, message))
+        message, kept = self._hosted.keep(message, slot)
+        task = asyncio.ensure_future(self._serve_one(kept, message))
         self._tasks[message.id] = task
         task.add_done_callback(functools.partial(self._forget, message.id))
 
     def _forget(self, number: int, task: asyncio.Task[None]) -> None:
         del self._tasks[number]
+        self._cancelled.discard(number)
+        self._begun.discard(number)
 
-    async def _serve_one(self, slot: ReadSlot, message: Envelope) -> None:
+    async def _serve_one(self, slot: ReadSlot | None, message: Envelope) -> None:
         number = message.id
+        self._begun.add(number)
         inner: ReadSlot | None = None
         try:
+            if number in self._cancelled:
+                self._hosted.skip(message)
+                await self._send(pack(Kind.END, number))
+                return
             call, inner = self._hosted.open(message)
             result = self._hosted.begin(call)
             if call.flags & Flag.STREAM:
@@ -88,10 +108,16 @@ class Looped:
                 result = await result
             body, buffers = self._hosted.body.encode(result)
             await self._send(pack(Kind.RESULT, number, body=body, buffers=buffers))
-        except asyncio.CancelledError:
-            await self._send(pack(Kind.END, number))
+        except asyncio.CancelledError as error:
+            if number in self._cancelled:
+                await self._send(pack(Kind.END, number))
+            elif not self._over:  # the method's own
+                await self._send(pack(Kind.ERROR, number, body=_failure.describe(error)))
             raise
-        except Exception as error:  # noqa: BLE001 - the caller gets it
+        except (SystemExit, KeyboardInterrupt):
+            self._over = True  # the loop ends, and cancels all that runs
+            raise
+        except BaseException as error:  # noqa: BLE001 - the caller gets it
             await self._send(pack(Kind.ERROR, number, body=_failure.describe(error)))
         finally:
             for held in (inner, slot):
@@ -117,7 +143,4 @@ class Looped:
         await self._send(pack(Kind.PART, number, body=body, buffers=buffers))
 
     async def _send(self, pieces: list[Any]) -> None:
-        try:
-            self._replies.put_nowait(*pieces)
-        except Full:
-            await self._replies.aput(*pieces)
+        await self._replies.aput(*pieces)

@@ -9,20 +9,25 @@ from __future__ import annotations
 import asyncio
 import collections
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
-from aiospin import Full, QueueClosed, QueueWriter, _loop
+from aiospin import Full, Queue, QueueClosed, _layout, _loop
 from aiospin.workers._calls import Call
+
+_JOINED: Final = 4096  # bytes of a message up to which its pieces are joined, to go with others at once
 
 
 class Outbox:
     """Made and used in the group's loop."""
 
-    def __init__(self, writer: QueueWriter[Any]) -> None:
-        self._writer = writer
+    def __init__(self, queue: Queue[Any]) -> None:
+        self._writer = queue.writer()
+        self._writer.claim()
+        self._largest = queue.capacity // 2  # of a message that is sent from here; larger ones may go in pieces
         self._station = _loop.here()
-        self._waiting: collections.deque[tuple[Sequence[Any], Call | None]] = collections.deque()
+        self._waiting: collections.deque[tuple[Sequence[Any], int, Call | None]] = collections.deque()
         self._scheduled = False
+        self._finishing = False
         self._sending: asyncio.Task[None] | None = None
         self._ends_at: dict[int, int] = {}  # of each call, where in the queue its message ends
 
@@ -31,7 +36,10 @@ class Outbox:
 
         A worker that is busy loses nothing by that, and is woken once for all of it, if it sleeps by then.
         """
-        self._waiting.append((pieces, call))
+        size = sum(map(len, pieces))
+        if len(pieces) > 1 and size <= _JOINED:
+            pieces = [b"".join(pieces)]
+        self._waiting.append((pieces, size, call))
         if not soon and len(self._waiting) == 1:
             self._send_waiting()
         elif not self._scheduled and self._sending is None:
@@ -39,15 +47,21 @@ class Outbox:
             self._station.soon(self._send_scheduled)
 
     def taken(self, call: Call) -> bool:
-        """Whether the worker had taken this call's message."""
-        return self._ends_at.get(call.id, self._writer.position + 1) <= self._writer.taken(0)
+        """Whether the worker had taken this call's message. Asked before `close`."""
+        ends_at = self._ends_at.get(call.id)
+        return ends_at is not None and ends_at <= self._writer.taken(0)
 
     def forget(self, call: Call) -> None:
         """The call has been answered."""
         self._ends_at.pop(call.id, None)
 
+    def finish(self) -> None:
+        """Nothing more will come; the worker is told so when it has been sent all that waits."""
+        self._finishing = True
+        self._send_waiting()
+
     def close(self) -> None:
-        """No more will be sent, and what waits is dropped."""
+        """What waits is dropped."""
         self._waiting.clear()
         if self._sending is not None:
             self._sending.cancel()
@@ -62,24 +76,54 @@ class Outbox:
             return
         try:
             while self._waiting:
-                pieces, call = self._waiting[0]
+                if not self._send_some():
+                    self._sending = asyncio.ensure_future(self._wait_for_room())
+                    return
+        except QueueClosed:
+            self._waiting.clear()
+        self._end_if_finished()
+
+    def _send_some(self) -> bool:
+        """Send what waits, or the first part of it. False when there is no room for the first."""
+        pieces, size, _ = self._waiting[0]
+        if size > self._largest:
+            return False  # it passes through in fragments, as the worker takes them
+        if len(pieces) > 1:
+            try:
                 self._writer.put_nowait(*pieces)
-                self._sent(call)
-        except Full:
-            self._sending = asyncio.ensure_future(self._wait_for_room())
+            except Full:
+                return False
+            self._sent(self._writer.position)
+            return True
+        alike = []
+        for pieces, size, _ in self._waiting:
+            if len(pieces) > 1 or size > self._largest:
+                break
+            alike.append(pieces[0])
+        end = self._writer.position
+        count = self._writer.put_many_nowait(alike)
+        for payload in alike[:count]:
+            end += _layout.stride(len(payload))
+            self._sent(end)
+        return count > 0
 
     async def _wait_for_room(self) -> None:
         try:
             while self._waiting:
-                pieces, call = self._waiting[0]
+                pieces, _, _ = self._waiting[0]
                 await self._writer.aput(*pieces)
-                self._sent(call)
+                self._sent(self._writer.position)
         except QueueClosed:
             return
         finally:
             self._sending = None
+        self._end_if_finished()
 
-    def _sent(self, call: Call | None) -> None:
-        self._waiting.popleft()
+    def _sent(self, end: int) -> None:
+        _, _, call = self._waiting.popleft()
         if call is not None:
-            self._ends_at[call.id] = self._writer.position
+            self._ends_at[call.id] = end
+
+    def _end_if_finished(self) -> None:
+        if self._finishing and not self._waiting:
+            self._writer.close()

@@ -6,11 +6,13 @@ Assumption: while a worker is being started, no other thread counts on the threa
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import multiprocessing
 import os
 import signal
 import threading
+import weakref
 from collections.abc import Generator, Mapping
 from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
@@ -28,6 +30,7 @@ THREAD_COUNTS: Final = (
     "RAYON_NUM_THREADS",
 )
 _changing = threading.Lock()
+_started: weakref.WeakSet[BaseProcess] = weakref.WeakSet()
 _lent: set[str] = set()  # variables that are set for a child that is being started
 
 
@@ -38,9 +41,23 @@ def start(method: str, name: str, spec: _child.Spec, ends: tuple[Any, Any, Any])
     process: BaseProcess = context.Process(target=_child.main, args=(spec, *ends), name=name, daemon=False)
     if method != "fork":
         resource_tracker.ensure_running()  # at its own first start it would unblock SIGINT
-    with _changing, _environment(spec.environment), _sigint_blocked():
+    # A forkserver would keep the environment for all that it ever starts; the child sets its own.
+    inherited = spec.environment if method == "spawn" else {}
+    with _changing, _environment(inherited), _sigint_blocked():
         process.start()
+    _started.add(process)
     return process
+
+
+def death_of(process: BaseProcess) -> int | None:
+    """A descriptor that becomes readable when the process ends; None where the kernel has none.
+
+    `process.sentinel` is a pipe that children of the process may hold open for longer. The caller closes this.
+    """
+    try:
+        return os.pidfd_open(process.pid) if process.pid is not None else None
+    except OSError:
+        return None
 
 
 def thread_counts(threads: int | None) -> Mapping[str, str]:
@@ -89,3 +106,14 @@ def _sigint_blocked() -> Generator[None, None, None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_all() -> None:
+    """A program that ends without having closed its groups: multiprocessing would wait for their workers for ever."""
+    for process in list(_started):
+        with contextlib.suppress(ValueError):  # closed: it has ended
+            if process._parent_pid == os.getpid():  # type: ignore[attr-defined]
+                process.kill()
+
+
+atexit.register(_end_all)  # runs before what was registered earlier, which multiprocessing's is

@@ -35,6 +35,7 @@ class Threaded:
     def serve(self) -> bool:
         """Until the group closes the queue (False) or a SIGTERM comes (True). Then the object is closed."""
         self._listen_to_sigterm()
+        self._replies.put(*pack(Kind.READY))
         try:
             while not self._leaving:
                 self._wait()
@@ -74,12 +75,18 @@ class Threaded:
 
     def _serve_next(self) -> None:
         slot, message, wanted = self._inbox.pop()
-        with slot:
+        try:
             if wanted:
+                if slot is not None:
+                    message, slot = self._hosted.keep(message, slot)
                 self._serve_one(message)
             else:
+                self._hosted.skip(message)
                 self._replies.put(*pack(Kind.END, message.id))
+        finally:
             del message
+            if slot is not None:
+                slot.__exit__(None, None, None)
 
     def _serve_one(self, message: Envelope) -> None:
         slot = None
@@ -90,7 +97,9 @@ class Threaded:
                 self._stream(call.id, result)
                 return
             body, buffers = self._hosted.body.encode(result)
-        except Exception as error:  # noqa: BLE001 - the caller gets it
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - the caller gets it
             self._replies.put(*pack(Kind.ERROR, message.id, body=_failure.describe(error)))
         else:
             self._replies.put(*pack(Kind.RESULT, message.id, body=body, buffers=buffers))
