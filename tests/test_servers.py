@@ -57,8 +57,8 @@ def test_ratios_are_taken_within_a_round(capsys: pytest.CaptureFixture[str]) -> 
     def figures(per_s: float) -> dict[str, Any]:
         return {scenario.name: {"per_s": per_s, **dict.fromkeys(scenario.beside, 1.0)}}
 
-    ours = [figures(30.0), "it fell over", figures(80.0), figures(10.0)]
-    peer = [figures(10.0), figures(1.0), figures(20.0), figures(10.0)]
+    ours: list[dict[str, Any] | str] = [figures(30.0), "it fell over", figures(80.0), figures(10.0)]
+    peer: list[dict[str, Any] | str] = [figures(10.0), figures(1.0), figures(20.0), figures(10.0)]
     print_scenario(scenario, ["executor", "mp_queue"], {"aiospin": ours, "executor": peer})
     text = capsys.readouterr().out
     assert "30 (10..80)" in text

@@ -93,15 +93,15 @@ async def play(
     killing = asyncio.ensure_future(_kill_one(server, len(workers), seconds / 2)) if kill else None
     try:
         await run_clients(server.port, clients, seconds, samples, ledger, patience=patience)
-        wall = time.monotonic() - began
+        wall, gap = time.monotonic() - began, ledger.longest_gap
         used = cpu_percent(cpu, cpu_of(await everybody()), wall)
         killed, recovered = await asyncio.wait_for(killing, patience) if killing is not None else (None, None)
     except asyncio.TimeoutError:
         killed, recovered = workers[0], None
     finally:
-        following.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await following
+        for task in filter(None, (following, killing)):
+            task.cancel()
+        await asyncio.gather(following, return_exceptions=True)
     took, complaints = sorted(ledger.took_ns) or [0], ledger.complaints()
     return Outcome(
         clients=clients,
@@ -117,7 +117,7 @@ async def play(
         max_ms=took[-1] / 1e6,
         killed=killed,
         recovered_after=recovered,
-        longest_gap=ledger.longest_gap,
+        longest_gap=gap,
         server_growth=memory.growth(server.pid),
         workers_growth=[
             growth
@@ -137,7 +137,7 @@ async def _kill_one(server: ModelServer, workers: int, after: float) -> tuple[in
     while True:
         with contextlib.suppress(Disconnected, OSError):
             told = (await server.health())["workers"]
-            if sum(of["state"] == "up" and of["pid"] not in (0, victim) for of in told) == workers:
+            if sum(of["state"] == "up" and of["pid"] != victim for of in told) == workers:
                 return victim, time.monotonic() - since
         await asyncio.sleep(0.05)
 

@@ -87,7 +87,10 @@ class ExecutorPool:
         return pids.index(pid) if pid in pids else -1
 
     def status(self) -> list[WorkerStatus]:
-        """An executor tells its users nothing of its processes, so this looks inside."""
+        """An executor tells its users nothing of its processes, so this looks inside.
+
+        A worker that has no process yet gets one as soon as there is work for it: it counts as up.
+        """
         pids = self._pids()
         pids += [0] * (self._workers - len(pids))
-        return [WorkerStatus(rank, pid, "up" if pid else "restarting", self._restarts) for rank, pid in enumerate(pids)]
+        return [WorkerStatus(rank, pid, "up", self._restarts) for rank, pid in enumerate(pids)]
