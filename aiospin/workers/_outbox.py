@@ -14,6 +14,7 @@ from typing import Any, Final
 from aiospin import Full, Queue, QueueClosed, _layout, _loop
 from aiospin.workers._calls import Call
 
+_AT_ONCE: Final = 16  # messages that may wait for the end of the turn; the worker could be at work on them
 _JOINED: Final = 4096  # bytes of a message up to which its pieces are joined, to go with others at once
 
 
@@ -40,7 +41,7 @@ class Outbox:
         if len(pieces) > 1 and size <= _JOINED:
             pieces = [b"".join(pieces)]
         self._waiting.append((pieces, size, call))
-        if not soon and len(self._waiting) == 1:
+        if (not soon and len(self._waiting) == 1) or len(self._waiting) >= _AT_ONCE:
             self._send_waiting()
         elif not self._scheduled and self._sending is None:
             self._scheduled = True
