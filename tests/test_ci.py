@@ -98,7 +98,7 @@ def test_output_and_status_pass_through(capfd: pytest.CaptureFixture[str]) -> No
     assert sorted(capfd.readouterr().out.split()) == ["err", "out"]
 
 
-@pytest.mark.parametrize("name", ["demo", "tests"])
+@pytest.mark.parametrize("name", ["demo", "server", "tests"])
 def test_readme_has_its_commands(name: str) -> None:
     command = readme.command(name, (ROOT / "README.md").read_text(encoding="utf-8"))
     assert command.startswith("python3 -m venv ")

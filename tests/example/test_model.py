@@ -54,7 +54,7 @@ def test_labels_and_scores_are_those_of_the_package() -> None:
     expected = [package.identify_bytes(file) for file in files]
     found: list[Any] = []
     for start in range(0, len(files), 7):
-        _, rows = model.predict(*map(memoryview, files[start : start + 7]))
+        _, rows = model.predict(*[memoryview(file) for file in files[start : start + 7]])
         found += rows
     for file, one, row in zip(files, expected, found, strict=True):
         told = one.output

@@ -23,7 +23,7 @@ import pytest
 from running_server import PATIENCE, RunningServer, needs_the_extra, serving
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, FilePayload, Page
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = [
@@ -127,9 +127,13 @@ def drop(page: Page, files: Mapping[str, bytes]) -> None:
 
 
 def choose(page: Page, files: Mapping[str, bytes]) -> None:
-    page.get_by_test_id("files").set_input_files(
-        [{"name": name, "mimeType": "application/octet-stream", "buffer": content} for name, content in files.items()]
-    )
+    page.get_by_test_id("files").set_input_files(payloads(files))
+
+
+def payloads(files: Mapping[str, bytes]) -> list[FilePayload]:
+    """Files as Playwright wants them."""
+    kind = "application/octet-stream"
+    return [{"name": name, "mimeType": kind, "buffer": content} for name, content in files.items()]
 
 
 def wait_for_answers(page: Page, rows: int) -> None:
@@ -209,12 +213,13 @@ def test_refused_files_are_sent_again_when_the_server_says(page: Page, tmp_path:
 
 def test_the_keyboard_is_enough(page: Page, tmp_path: Path) -> None:
     with serving(tmp_path / "log", "--model", "noop", "--workers", "1") as server:
+        # Before anything else: a chooser that opens before the browser has been told so would open for nobody.
+        page.on("filechooser", lambda chooser: chooser.set_files(payloads({"a.txt": b"hello"})))
         page.goto(server.url)
+        page.get_by_test_id("worker").first.wait_for()
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.id") == "files"
-        with page.expect_file_chooser() as chooser:
-            page.keyboard.press("Enter")
-        chooser.value.set_files([{"name": "a.txt", "mimeType": "text/plain", "buffer": b"hello"}])
+        page.keyboard.press("Enter")
         wait_for_answers(page, 1)
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.id") == "clear"

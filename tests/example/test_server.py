@@ -9,10 +9,9 @@ import os
 import re
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from running_server import EXAMPLES, RunningServer, is_gone, needs_the_extra, serving, until
@@ -209,10 +208,11 @@ def asking(server: RunningServer, path: str = "/predict") -> Iterator[http.clien
 
 
 def test_full_late_and_left_alone(tmp_path: Path) -> None:
-    def pending(files: int) -> Any:
-        return lambda: server.metric("model_server_pending_files") == files
-
     with serving(tmp_path / "log", "--model", FOREVER, "--workers", "1", "--max-pending", "2") as server:
+
+        def pending(files: int) -> Callable[[], bool]:
+            return lambda: server.metric("model_server_pending_files") == files
+
         worker = server.pids()[0]
         with asking(server), contextlib.ExitStack() as second:
             second.enter_context(asking(server))

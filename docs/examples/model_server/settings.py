@@ -25,7 +25,7 @@ class Settings:
 
     model: str = "magika"
     workers: int = 1
-    max_batch: int = 8
+    max_batch: int = 4
     max_wait: float = 0.002
     """How long the first file of a batch waits for company while all workers are busy."""
     max_pending: int = 256
