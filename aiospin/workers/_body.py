@@ -15,7 +15,7 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 from aiospin.workers._envelope import CorruptMessage
 
@@ -33,12 +33,15 @@ class Body(Protocol):
 
     def encode_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Encoded:
         """Those of a call; `decode` gives the pair back."""
+        ...
 
     def encode(self, value: Any) -> Encoded:
         """The body and the buffers in place beside it."""
+        ...
 
     def decode(self, body: memoryview, buffers: Sequence[memoryview]) -> Any:
         """The value. Views in it keep the slot."""
+        ...
 
 
 class Msgpack:
@@ -67,8 +70,10 @@ class Msgpack:
     def encode(self, value: Any) -> Encoded:
         """The body and the buffers in place beside it."""
         self._buffers = []
-        kind = type(value)
-        return self._finish([self._outside(item) for item in value] if kind in (tuple, list) else self._outside(value))
+        if type(value) is tuple or type(value) is list:
+            items = cast("Sequence[Any]", value)
+            return self._finish([self._outside(item) for item in items])
+        return self._finish(self._outside(value))
 
     def _finish(self, value: Any) -> Encoded:
         try:
@@ -87,10 +92,9 @@ class Msgpack:
             self._received = ()
 
     def _outside(self, item: Any) -> Any:
-        kind = type(item)
-        if kind is bytes:
+        if type(item) is bytes:
             return self._place(_BYTES, item) if len(item) >= _IN_PLACE else item
-        if kind is memoryview or kind is bytearray:
+        if type(item) is memoryview or type(item) is bytearray:
             return self._place(_VIEW, memoryview(item))
         return item
 
@@ -125,7 +129,8 @@ class Msgpack:
 
             index, kind, shape = self._decoder.decode(data)
             dtype = numpy.lib.format.descr_to_dtype(_as_descr(kind))
-            return numpy.frombuffer(self._buffer(index), dtype).reshape(shape)
+            array: Any = numpy.frombuffer(self._buffer(index), dtype)
+            return array.reshape(shape)
         if code in (_VIEW, _BYTES):
             buffer = self._buffer(int.from_bytes(data, "little"))
             return buffer if code == _VIEW else bytes(buffer)
@@ -146,7 +151,7 @@ def _as_descr(kind: Any) -> Any:
     if isinstance(kind, str):
         return kind
     return [
-        (tuple(name) if isinstance(name, list) else name, _as_descr(of_field), *map(tuple, shape))
+        (tuple(cast("list[str]", name)) if isinstance(name, list) else name, _as_descr(of_field), *map(tuple, shape))
         for name, of_field, *shape in kind
     ]
 

@@ -22,18 +22,23 @@ class Sink(Protocol):
     @property
     def done(self) -> bool:
         """Whether nobody waits any more."""
+        ...
 
     def part(self, value: Any) -> None:
         """One of many."""
+        ...
 
     def result(self, value: Any) -> None:
         """The answer, or the end of the parts."""
+        ...
 
     def fail(self, error: BaseException) -> None:
         """The end, an error."""
+        ...
 
     def give_up(self) -> None:
         """Nobody waits any more."""
+        ...
 
 
 class Answer:

@@ -85,7 +85,7 @@ class Envelope(NamedTuple):
             return cls(kind, flags, number, deadline, name, data[body_at:at], ())
         lengths = [_LENGTH.unpack_from(data, at + i * _LENGTH.size)[0] for i in range(count)]
         at += count * _LENGTH.size
-        buffers = []
+        buffers: list[memoryview] = []
         for length in lengths:
             at = -(-at // _ALIGN) * _ALIGN
             if at + length > size:

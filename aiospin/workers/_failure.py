@@ -13,7 +13,7 @@ import json
 import sys
 import traceback
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from aiospin._errors import AiospinError, PeerDied
 from aiospin.workers._envelope import CorruptMessage
@@ -153,8 +153,10 @@ def _plain(value: object) -> object:
     return value if type(value) in _PLAIN and _fits(value) else _text(value)
 
 
-def _unplain(value: Any) -> Any:
-    return value["bytes"].encode("latin-1") if isinstance(value, dict) else value
+def _unplain(value: object) -> object:
+    if isinstance(value, dict):
+        return cast("Mapping[str, str]", value)["bytes"].encode("latin-1")
+    return value
 
 
 def _fits(value: object) -> bool:

@@ -38,8 +38,9 @@ _LONGEST_NAME: Final = 1000  # characters
 class Caller(Generic[W]):
     """Calls workers, with options. `WorkerGroup` is one, and `options()` gives others."""
 
-    _crew: Crew
-    _options: Options
+    def __init__(self, crew: Crew, options: Options) -> None:
+        self._crew = crew
+        self._options = options
 
     def options(
         self,
@@ -57,10 +58,8 @@ class Caller(Generic[W]):
         kill_after  seconds after which a worker that is still busy with a call that was given up is killed; None never
         """
         given: dict[str, object] = {"timeout": timeout, "delivery": delivery, "kill_after": kill_after}
-        bound: Caller[W] = Caller.__new__(Caller)
-        bound._crew = self._crew
-        bound._options = self._options.changed({name: value for name, value in given.items() if value is not ...})
-        return bound
+        changed = {name: value for name, value in given.items() if value is not ...}
+        return Caller(self._crew, self._options.changed(changed))
 
     @overload
     async def call(
@@ -206,7 +205,7 @@ class WorkerGroup(Caller[W]):
             raise ValueError(f"start_method must be one of {', '.join(_process.START_METHODS)}, got {start_method!r}")
         if not callable(factory):
             raise TypeError(f"factory must be a class or function, got {factory!r}")
-        self._options = Options(timeout, delivery, kill_after)
+        options = Options(timeout, delivery, kill_after)
         require_seconds("start_timeout", start_timeout)
         require_seconds("drain_timeout", drain_timeout)
         self._start_timeout, self._drain_timeout = start_timeout, drain_timeout
@@ -228,7 +227,7 @@ class WorkerGroup(Caller[W]):
             )
             for of_one in chosen
         ]
-        self._crew = Crew(makings, _body.find(codec), Rules(restart, max_deliveries, max_pending))
+        super().__init__(Crew(makings, _body.find(codec), Rules(restart, max_deliveries, max_pending)), options)
 
     @property
     def size(self) -> int:
@@ -299,7 +298,9 @@ def _choose_cpus(cpus: Any, n: int) -> list[frozenset[int] | None]:
 
 def _count_cpus(chosen: Sequence[frozenset[int] | None]) -> int:
     """How many CPUs the workers have between them, with what a cgroup allows."""
-    named: set[int] = set().union(*(of_one or _process.allowed_cpus() for of_one in chosen))
+    named: set[int] = set()
+    for of_one in chosen:
+        named.update(of_one or _process.allowed_cpus())
     return max(1, min(len(named), usable_cpus()))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from aiospin import QueueReader, ReadSlot
 from aiospin.workers import _body
@@ -28,10 +28,10 @@ class Hosted:
         self._target = target
         self.body = body
         self._broadcasts = broadcasts
-        public = [name for name in dir(type(target)) if not name.startswith("_")]
+        kind = cast("type[object]", type(target))
+        members = [getattr(kind, name, None) for name in dir(kind) if not name.startswith("_")]
         self.is_async = any(
-            inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member)
-            for member in (getattr(type(target), name, None) for name in public)
+            inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member) for member in members
         )
 
     def begin(self, call: Envelope) -> Any:

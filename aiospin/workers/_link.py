@@ -103,14 +103,15 @@ class Link:
             asyncio.to_thread(_process.start, making.method, f"{making.label}-{self.rank}", making.spec, ends)
         )
         try:
-            self.process = await asyncio.shield(starting)
+            process = await asyncio.shield(starting)
         except asyncio.CancelledError:
             starting.add_done_callback(self._adopt)  # it is being started already
             await asyncio.wait([starting])
             raise
+        self.process = process
         for end in ends:
             end.close()  # these are the worker's now
-        self._pidfd = _process.death_of(self.process)
+        self._pidfd = _process.death_of(process)
         self._station.listen(self._death, self._on_end)
         self._station.begin(self, 1.0)
         self._listening = asyncio.ensure_future(self._listen())

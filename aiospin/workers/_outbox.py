@@ -96,7 +96,7 @@ class Outbox:
                 return False
             self._sent(self._writer.position)
             return True
-        alike = []
+        alike: list[Any] = []
         for pieces, size, _ in self._waiting:
             if len(pieces) > 1 or size > self._largest:
                 break

@@ -42,7 +42,7 @@ def start(method: str, name: str, spec: _child.Spec, ends: tuple[Any, Any, Any])
     if method != "fork":
         resource_tracker.ensure_running()  # at its own first start it would unblock SIGINT
     # A forkserver would keep the environment for all that it ever starts; the child sets its own.
-    inherited = spec.environment if method == "spawn" else {}
+    inherited: Mapping[str, str] = spec.environment if method == "spawn" else {}
     with _changing, _environment(inherited), _sigint_blocked():
         process.start()
     _started.add(process)
