@@ -27,6 +27,7 @@ from aiospin.workers import _body, _failure
 from aiospin.workers._envelope import Kind, pack
 from aiospin.workers._hosted import Hosted
 from aiospin.workers._looped import Looped
+from aiospin.workers._place import Place, take
 from aiospin.workers._threaded import Threaded
 
 ORPHANED = 3  # exit code of a worker whose group died under it
@@ -40,6 +41,7 @@ class Spec:
     """Pickled (factory, args, kwargs)."""
     codec: str
     cpus: frozenset[int] | None
+    place: Place
     environment: Mapping[str, str]
     """Set before the factory's modules are imported."""
 
@@ -48,6 +50,7 @@ def main(spec: Spec, requests: QueueReader[Any], broadcasts: QueueReader[Any], r
     """The process's entry point."""
     _forget_signals()
     os.environ.update(spec.environment)
+    take(spec.place)
     threading.Thread(target=_end_with_the_group, name="aiospin-orphan-watch", daemon=True).start()
     if spec.cpus is not None:
         os.sched_setaffinity(0, spec.cpus)

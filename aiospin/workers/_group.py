@@ -24,6 +24,7 @@ from aiospin.workers._crew import Crew, Rules
 from aiospin.workers._envelope import Flag
 from aiospin.workers._link import Making
 from aiospin.workers._options import Delivery, Options, require_seconds
+from aiospin.workers._place import Place
 from aiospin.workers._restart import Restart
 from aiospin.workers._survey import GroupStatistics
 
@@ -218,14 +219,14 @@ class WorkerGroup(Caller[W]):
             _require_count("threads", threads)
         makings = [
             Making(
-                spec=Spec(construct, codec, of_one, _process.thread_counts(threads)),
+                spec=Spec(construct, codec, of_one, Place(rank, n), _process.thread_counts(threads)),
                 method=start_method,
                 capacity=capacity,
                 policy=_share_policy(resolve(policy), n, usable),
                 pipeline=pipeline,
                 label=f"worker-of-{getattr(factory, '__name__', 'factory')}",
             )
-            for of_one in chosen
+            for rank, of_one in enumerate(chosen)
         ]
         super().__init__(Crew(makings, _body.find(codec), Rules(restart, max_deliveries, max_pending)), options)
 
@@ -251,8 +252,12 @@ class WorkerGroup(Caller[W]):
         """
         await self._crew.restart(rank)
 
-    async def __aenter__(self) -> WorkerGroup[W]:
+    async def start(self) -> None:
+        """Start the workers, and wait until all are ready. For those who cannot write `async with`; then `aclose`."""
         await self._crew.start(self._start_timeout)
+
+    async def __aenter__(self) -> WorkerGroup[W]:
+        await self.start()
         return self
 
     async def __aexit__(

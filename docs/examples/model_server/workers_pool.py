@@ -46,7 +46,7 @@ class WorkersPool:
 
     async def start(self) -> None:
         """Start the workers; returns when each has loaded its model."""
-        await self._group.__aenter__()
+        await self._group.start()
         self._note_ranks()
 
     async def stop(self) -> None:
