@@ -1,12 +1,12 @@
 """Worker processes that host an object, called from asyncio.
 
-WorkerGroup   starts N processes, calls one or all, restarts those that die
-Caller        the same calls with other options
-Restart       how successors are started
-current_worker   tells a worker its Place: rank, and size of the group
-run           hosts an object in a process that was started otherwise
-statistics    GroupStatistics, WorkerStatistics
-errors        RemoteError, RemoteTraceback, StartFailed, WorkerDied
+WorkerGroup     starts N processes, calls one or all, restarts those that die
+Caller          the same calls with other options
+Restart         how successors are started
+current_worker  tells a worker its Place: rank, and size of the group
+run             hosts an object in a process that was started otherwise
+statistics      GroupStatistics, WorkerStatistics
+errors          RemoteError, RemoteTraceback, StartFailed, WorkerDied
 """
 
 from aiospin.workers._child import run
