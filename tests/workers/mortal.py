@@ -100,6 +100,10 @@ class Traces:
         """Let those through who wait for this gate."""
         (self.folder / f"gate {gate}").touch()
 
+    def shut(self, gate: str) -> None:
+        """Nobody passes any more."""
+        (self.folder / f"gate {gate}").unlink()
+
     def is_open(self, gate: str) -> bool:
         """Whether they may pass."""
         return (self.folder / f"gate {gate}").exists()
@@ -116,10 +120,12 @@ class Traces:
 
 
 class Mortal:
-    """One call after the other."""
+    """One call after the other. Cannot be made while the gate "refuse" is open."""
 
     def __init__(self, folder: str) -> None:
         self.traces = Traces(folder)
+        if self.traces.is_open("refuse"):
+            raise ValueError("refused")
         self.traces.leave("made", os.getpid())
 
     def pid(self) -> int:
@@ -176,6 +182,21 @@ class Mortal:
 
     def close(self) -> None:
         self.traces.leave("closed", os.getpid())
+
+
+class Ordered(Mortal):
+    """Keeps what it was given, in order."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        self.taken: list[int] = []
+
+    def take(self, number: int) -> int:
+        self.taken.append(number)
+        return number
+
+    def all_taken(self) -> list[int]:
+        return self.taken
 
 
 class AsyncMortal:
