@@ -137,9 +137,13 @@ def payloads(files: Mapping[str, bytes]) -> list[FilePayload]:
 
 
 def wait_for_answers(page: Page, rows: int) -> None:
-    page.wait_for_function(
-        """(rows) => document.querySelectorAll("[data-testid=row][data-state=done]").length === rows""", arg=rows
-    )
+    from playwright.sync_api import TimeoutError as TimedOut
+
+    done = """(rows) => document.querySelectorAll("[data-testid=row][data-state=done]").length === rows"""
+    try:
+        page.wait_for_function(done, arg=rows)
+    except TimedOut:
+        pytest.fail(f"not {rows} answers, but\n{page.get_by_test_id('summary').inner_text()}\n{page.inner_text('tbody')}")
 
 
 def row_of(page: Page, name: str) -> Mapping[str, str]:
