@@ -169,6 +169,8 @@ class Crew:
                 link, berth.link = berth.link, None
                 if link is not None:
                     link.close()
+                    for call in link.calls.values():
+                        self._end(call)
             self._broadcasts.close()
             _loop.wake(self._stopped)
 
