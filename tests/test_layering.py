@@ -34,12 +34,13 @@ LAYERS = [
     {"_waitset"},
     {"lowlevel", "testing"},
     {"__init__"},
-    {"cli", "bench", "workers", "compat"},
+    {"bench", "workers", "compat"},
+    {"cli"},
     {"__main__"},
 ]
 LEVEL = {module: level for level, modules in enumerate(LAYERS) for module in modules}
 
-NATIVE_LAYERS = ["platform", "cpu", "shm", "queue", "wait", "bindings"]
+NATIVE_LAYERS = ["platform", "floor", "cpu", "shm", "queue", "wait", "bindings"]
 
 # What only `_loop` may touch (and the command line, which owns its loop).
 LOOP_CALLS = {

@@ -19,6 +19,10 @@ STUB = Path(__file__).resolve().parent.parent / "aiospin" / "_native.pyi"
 NATIVE_ONLY = {
     "choose_rung": "chooses how the CPU idles while a wait watches, and the fallback only sleeps",
     "Completion": "carries tokens from the waiter thread, and the fallback has no such thread",
+    **dict.fromkeys(
+        ("FloorWakes", "floor_bounce", "floor_copy", "floor_fan", "floor_wake"),
+        "measures what the machine can do without Python, which Python cannot",
+    ),
     "rung": "names how the CPU idles while a wait watches, and the fallback only sleeps",
     "set_inline_hook": "steps through a stage that the fallback does not have",
 }

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from aiospin import PeerDied, WaitSet
-from aiospin.cli.cpu import cpu_ns
+from aiospin.bench.cpu import cpu_ns
 from aiospin.cli.demo_crew import Crew
 from aiospin.cli.demo_sources import Source, Sources
 from aiospin.cli.demo_wire import Answer, pack_head
-from aiospin.cli.loops import guarded
+from aiospin.bench.loops import guarded
 from aiospin.cli.report import Progress
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from aiospin import PeerDied, QueueClosed
 from aiospin.cli.demo_wire import Answer, split_file
-from aiospin.cli.loops import run
+from aiospin.bench.loops import run
 
 if TYPE_CHECKING:
     from aiospin import QueueReader, QueueWriter

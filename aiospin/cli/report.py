@@ -8,6 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
+from aiospin.bench.samples import percentile
+
 TERMINAL_SECONDS = 0.1
 PLAIN_SECONDS = 1.0
 NAMED = 10
@@ -59,11 +61,6 @@ class Progress:
     def _write(self, text: str) -> None:
         self._stream.write(text)
         self._stream.flush()
-
-
-def percentile(ordered: Sequence[float], part: float) -> float:
-    """The value below which `part` (0..1) of an ordered, non-empty sequence lies; nearest rank."""
-    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
 
 
 def percentiles(latencies_ns: Sequence[int]) -> dict[str, float | None]:

@@ -9,6 +9,7 @@
 
 namespace aiospin::bindings {
 
+void register_floor(pybind11::module_& module);
 void register_mapping(pybind11::module_& module);
 void register_waiting(pybind11::module_& module);
 void register_word(pybind11::module_& module);

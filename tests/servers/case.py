@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 import uvloop
 
-from aiospin.cli.cpu import cpu_ns
-from aiospin.cli.report import percentile
+from aiospin.bench.cpu import cpu_ns
+from aiospin.bench.samples import percentile
 
 from ..bench.measure import wakeups
 from .scenarios import CLIENTS, PAYLOADS, SMALL, Figures, closed_loop_name, payload_name

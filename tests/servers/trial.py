@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from aiospin.cli.cpu import cpu_ns
-from aiospin.cli.report import percentile
+from aiospin.bench.cpu import cpu_ns
+from aiospin.bench.samples import percentile
 
 from .clients import run_clients
 from .http_connection import Disconnected

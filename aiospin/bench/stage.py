@@ -1,0 +1,212 @@
+"""The processes of a case: its leader, and the peers that the leader starts, each fresh, ended whatever happens.
+
+The runner starts a leader for every single measurement (`lead`); the leader makes the line, starts peers (`Peer`),
+and plays one end itself. All of them are forked from one server that has imported the benchmark and nothing more, so
+that they start within milliseconds, and are of one process group, so that one signal ends them.
+
+Guarantee: when `lead` returns or raises, Ctrl-C included, every process of the case is gone. What any of them raised is
+in `Failed`. Processes whose runner was killed end by themselves after LIFETIME seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from multiprocessing import forkserver, resource_tracker
+from multiprocessing.connection import Connection, wait
+from types import TracebackType
+from typing import Any, Final
+
+from aiospin.bench.contract import End, Plan, Subject
+from aiospin.bench.loops import run
+
+LIFETIME: Final = 90
+"""seconds after which a leader, and a peer, ends whatever it does"""
+PRELOADED: Final = ["uvloop", "aiospin.bench.preloaded"]
+
+START = multiprocessing.get_context("forkserver")
+
+
+class Failed(Exception):
+    """A case that could not be played to its end; the text says why."""
+
+
+# The runner's end of a failure: peers tell it past their leader, who may be waiting for them.
+_report: Connection | None = None
+
+
+def _begin(report: Connection, group: int, errors: str, body: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    global _report
+    os.setpgid(0, group)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.alarm(LIFETIME)
+    with open(errors, "ab", buffering=0) as file:
+        os.dup2(file.fileno(), 2)
+    _report = report
+    try:
+        answer = body(*args)
+    except Exception as error:  # noqa: BLE001 - it is told to the runner, who ends the case
+        report.send((False, f"{type(error).__name__}: {error}"))
+    else:
+        if group == 0:
+            report.send((True, answer))
+
+
+def lead(errors: str, seconds: float, body: Callable[..., Any], *args: Any) -> Any:
+    """What `body(*args)` returned in a leader's process. Raises Failed, for instance after so many seconds."""
+    mine, theirs = START.Pipe(duplex=False)
+    leader = START.Process(target=_begin, args=(theirs, 0, errors, body, args))
+    with mine, theirs:
+        try:
+            with _undisturbed():
+                leader.start()
+            theirs.close()
+            if not wait([mine], seconds):
+                raise Failed(f"not done after {seconds:.0f} s")
+            good, answer = mine.recv()
+        except EOFError:
+            leader.join(5)
+            raise Failed(f"it ended with exit code {leader.exitcode}") from None
+        finally:
+            _end(leader)
+    if not good:
+        raise Failed(answer)
+    return answer
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Ctrl-C waits meanwhile: a process of which nobody knows could not be ended."""
+    forkserver.set_forkserver_preload(PRELOADED)
+    forkserver.ensure_running()
+    resource_tracker.ensure_running()  # at its own first start it would unblock SIGINT
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end(leader: Any) -> None:
+    """End the leader's whole group, and the leader, if it was not yet the group's."""
+    if leader.pid is None:
+        return
+    leader.join(0)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader.pid, signal.SIGKILL)
+    if leader.exitcode is None:
+        leader.kill()
+    leader.join()
+    leader.close()
+
+
+class Control:
+    """A peer's side of its conversation with the leader."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def orders(self) -> Iterator[Any]:
+        """Says that the peer is ready, then yields what the leader orders, until that is enough."""
+        self._connection.send(None)
+        while (order := self._connection.recv()) is not None:
+            yield order
+
+    async def orders_awaited(self) -> AsyncIterator[Any]:
+        """The same, while the event loop goes on."""
+        self._connection.send(None)
+        while (order := await _receive(self._connection)) is not None:
+            yield order
+
+    def answer(self, value: Any) -> None:
+        self._connection.send(value)
+
+
+async def _receive(connection: Connection) -> Any:
+    loop = asyncio.get_running_loop()
+    readable: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(connection.fileno(), lambda: readable.done() or readable.set_result(None))
+    try:
+        await readable
+    finally:
+        loop.remove_reader(connection.fileno())
+    return connection.recv()
+
+
+class Peer:
+    """`with Peer(role, *args) as peer:` runs `role(*args, control)` in another process until the `with` ends."""
+
+    def __init__(self, role: Callable[..., None], *args: Any) -> None:
+        self._mine, self._theirs = START.Pipe()
+        assert _report is not None, "only a leader has peers"
+        body = (*args, Control(self._theirs))
+        self._process = START.Process(
+            target=_begin, args=(_report, os.getpgrp(), os.readlink("/proc/self/fd/2"), role, body), daemon=True
+        )
+
+    def __enter__(self) -> Peer:
+        self._process.start()
+        self._theirs.close()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._mine.send(None)
+            self._process.join(5)
+        if self._process.exitcode is None:
+            self._process.kill()
+            self._process.join()
+        self._mine.close()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def ready(self) -> None:
+        """Returns when the peer has opened its ends."""
+        self._mine.recv()
+
+    async def ready_awaited(self) -> None:
+        await _receive(self._mine)
+
+    def order(self, order: Any) -> None:
+        self._mine.send(order)
+
+    def answer(self) -> Any:
+        return self._mine.recv()
+
+    async def answer_awaited(self) -> Any:
+        return await _receive(self._mine)
+
+
+Ends = Sequence[End]
+
+
+def perform(
+    subject: Subject,
+    tickets: Sequence[Any],
+    plan: Plan,
+    blocking: Callable[..., Any] | None,
+    awaited: Callable[..., Awaitable[Any]] | None,
+    *args: Any,
+) -> Any:
+    """Opens the tickets and plays the part that suits the subject: `part(ends, *args)`."""
+    if subject.kind == "sync":
+        assert blocking is not None, f"{subject.name} blocks"
+        with contextlib.ExitStack() as stack:
+            return blocking([stack.enter_context(subject.open(ticket, plan)) for ticket in tickets], *args)
+
+    async def play() -> Any:
+        assert awaited is not None, f"{subject.name} is awaited"
+        async with contextlib.AsyncExitStack() as stack:
+            ends = [await stack.enter_async_context(subject.open(ticket, plan)) for ticket in tickets]
+            return await awaited(ends, *args)
+
+    return run(play(), subject.kind)

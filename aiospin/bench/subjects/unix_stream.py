@@ -1,0 +1,43 @@
+"""A unix socket through asyncio's StreamReader and StreamWriter, on uvloop and on asyncio: what async programs use now."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import socket
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from aiospin.bench.contract import End, Plan
+from aiospin.bench.fan import AwaitedPairs
+
+LIMIT = 1 << 16
+
+
+class UnixStream(AwaitedPairs):
+    @contextlib.contextmanager
+    def pair(self, plan: Plan) -> Iterator[tuple[Any, Any]]:
+        writer, reader = socket.socketpair()
+        with reader, writer:
+            yield writer, reader
+
+    @contextlib.asynccontextmanager
+    async def enter(self, ticket: socket.socket, plan: Plan) -> AsyncIterator[End]:
+        # The limit is what a reader buffers before it stops the sender; a message that exceeds it comes in pieces.
+        reader, writer = await asyncio.open_unix_connection(sock=ticket, limit=max(LIMIT, plan.nbytes))
+        write, drain = writer.write, writer.drain
+
+        async def send(payload: bytes) -> None:
+            write(payload)
+            await drain()
+
+        try:
+            yield End(send, functools.partial(reader.readexactly, plan.nbytes))
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+
+SUBJECTS = tuple(UnixStream(f"stream {kind}", kind) for kind in ("uvloop", "asyncio"))
