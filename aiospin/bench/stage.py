@@ -1,8 +1,9 @@
 """The processes of a case: its leader, and the peers that the leader starts, each fresh, ended whatever happens.
 
 The runner starts a leader for every single measurement (`lead`); the leader makes the line, starts peers (`Peer`),
-and plays one end itself. All of them are forked from one server that has imported the benchmark and nothing more, so
-that they start within milliseconds, and are of one process group, so that one signal ends them.
+and plays one end itself. Leaders are forked from a server that has imported the benchmark and nothing more, and peers
+from their leader before it opens anything, so that all start within milliseconds. They are one process group, so that
+one signal ends them.
 
 Guarantee: when `lead` returns or raises, Ctrl-C included, every process of the case is gone. What any of them raised is
 in `Failed`. Processes whose runner was killed end by themselves after LIFETIME seconds.
@@ -28,7 +29,9 @@ LIFETIME: Final = 90
 """seconds after which a leader, and a peer, ends whatever it does"""
 PRELOADED: Final = ["uvloop", "aiospin.bench.preloaded"]
 
-START = multiprocessing.get_context("forkserver")
+SERVER = multiprocessing.get_context("forkserver")
+FORK = multiprocessing.get_context("fork")
+"""how a leader starts its peers"""
 
 
 class Failed(Exception):
@@ -39,27 +42,31 @@ class Failed(Exception):
 _report: Connection | None = None
 
 
-def _begin(report: Connection, group: int, errors: str, body: Callable[..., Any], args: tuple[Any, ...]) -> None:
+def _lead(report: Connection, errors: str, body: Callable[..., Any], args: tuple[Any, ...]) -> None:
     global _report
-    os.setpgid(0, group)
+    os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.alarm(LIFETIME)
     with open(errors, "ab", buffering=0) as file:
         os.dup2(file.fileno(), 2)
     _report = report
+    answer = _told(report, body, args)
+    report.send((True, answer))
+
+
+def _told(report: Connection, body: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """What `body` returns; what it raises is told to the runner, who ends the case."""
+    signal.alarm(LIFETIME)
     try:
-        answer = body(*args)
-    except Exception as error:  # noqa: BLE001 - it is told to the runner, who ends the case
+        return body(*args)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the runner reports it
         report.send((False, f"{type(error).__name__}: {error}"))
-    else:
-        if group == 0:
-            report.send((True, answer))
+        signal.pause()
 
 
 def lead(errors: str, seconds: float, body: Callable[..., Any], *args: Any) -> Any:
     """What `body(*args)` returned in a leader's process. Raises Failed, for instance after so many seconds."""
-    mine, theirs = START.Pipe(duplex=False)
-    leader = START.Process(target=_begin, args=(theirs, 0, errors, body, args))
+    mine, theirs = SERVER.Pipe(duplex=False)
+    leader = SERVER.Process(target=_lead, args=(theirs, errors, body, args))
     with mine, theirs:
         try:
             with _undisturbed():
@@ -134,6 +141,7 @@ async def _receive(connection: Connection) -> Any:
         await readable
     finally:
         loop.remove_reader(connection.fileno())
+        os.set_blocking(connection.fileno(), True)  # which libuv changes
     return connection.recv()
 
 
@@ -141,12 +149,10 @@ class Peer:
     """`with Peer(role, *args) as peer:` runs `role(*args, control)` in another process until the `with` ends."""
 
     def __init__(self, role: Callable[..., None], *args: Any) -> None:
-        self._mine, self._theirs = START.Pipe()
+        self._mine, self._theirs = FORK.Pipe()
         assert _report is not None, "only a leader has peers"
-        body = (*args, Control(self._theirs))
-        self._process = START.Process(
-            target=_begin, args=(_report, os.getpgrp(), os.readlink("/proc/self/fd/2"), role, body), daemon=True
-        )
+        whole = (*args, Control(self._theirs))
+        self._process = FORK.Process(target=_told, args=(_report, role, whole), daemon=True)
 
     def __enter__(self) -> Peer:
         self._process.start()
@@ -157,7 +163,8 @@ class Peer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
-            self._mine.send(None)
+            with contextlib.suppress(BrokenPipeError):  # it has ended already
+                self._mine.send(None)
             self._process.join(5)
         if self._process.exitcode is None:
             self._process.kill()

@@ -38,16 +38,18 @@ class Crowd(Scenario):
         cpus = sorted(os.sched_getaffinity(0))[:CPUS]
         with contextlib.ExitStack() as stack:
             lines = [stack.enter_context(subject.line(plan)) for _ in range(int(point.value))]
-            for line in lines:
+            echoers = [
                 stack.enter_context(Peer(pinned, cpus, subject, line.readers[0], plan, echo, echo_awaited))
+                for line in lines
+            ]
             pingers = [
                 stack.enter_context(Peer(pinned, cpus, subject, line.writer, plan, rush, rush_awaited))
                 for line in lines
             ]
-            for pinger in pingers:
-                pinger.ready()
-            for pinger in pingers:
-                pinger.order(effort.seconds)
+            for peer in (*echoers, *pingers):
+                peer.ready()
+            for peer in (*echoers, *pingers):
+                peer.order(effort.seconds)
             stamps = [pinger.answer() for pinger in pingers]
             return {"one_way_ns": together(stamps), "rates": [rate(each) for each in stamps]}
 
@@ -87,10 +89,11 @@ def rush(ends: Ends, control: Control) -> None:
 
 
 def echo(ends: Ends, control: Control) -> None:
-    """Answers until it is told to stop by a message; has no orders but to end."""
+    """Answers until a message says that it was the last."""
     send, receive = ends[0].send, ends[0].receive
-    while not (payload := receive())[0]:
-        send(payload)
+    for _ in control.orders():
+        while not (payload := receive())[0]:
+            send(payload)
 
 
 async def rush_awaited(ends: Ends, control: Control) -> None:
@@ -108,5 +111,6 @@ async def rush_awaited(ends: Ends, control: Control) -> None:
 
 async def echo_awaited(ends: Ends, control: Control) -> None:
     send, receive = ends[0].send, ends[0].receive
-    while not (payload := await receive())[0]:
-        await send(payload)
+    async for _ in control.orders_awaited():
+        while not (payload := await receive())[0]:
+            await send(payload)

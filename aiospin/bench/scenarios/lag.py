@@ -8,7 +8,7 @@ from typing import Any
 
 from aiospin.bench.contract import Subject
 from aiospin.bench.pace import clock
-from aiospin.bench.samples import Figures, percentile, steady
+from aiospin.bench.samples import Figures, percentile
 from aiospin.bench.scenario import MESSAGE, Effort, Figure, Point, Record, Scenario, loops_only, plan_for
 from aiospin.bench.stage import Control, Ends, Peer, perform
 
@@ -40,7 +40,7 @@ class Lag(Scenario):
             return dict(perform(subject, readers, plan, None, tick, peer, max(LEAST, effort.seconds / 2)))
 
     def evaluate(self, record: Record, point: Point) -> Figures:
-        idle, busy = (percentile(steady(record[name]), 0.99) / 1e3 for name in ("idle_ns", "busy_ns"))
+        idle, busy = (percentile(sorted(record[name]), 0.99) / 1e3 for name in ("idle_ns", "busy_ns"))
         return {
             "lag_p99_us": busy,
             "idle_p99_us": idle,
@@ -62,7 +62,6 @@ async def tick(ends: Ends, peer: Peer, seconds: float) -> Record:
     try:
         idle = await _lateness(seconds)
         peer.order(seconds)
-        await asyncio.sleep(seconds / 10)
         before, start = sum(taken), clock()
         busy = await _lateness(seconds * 0.8)
         messages, wall = sum(taken) - before, clock() - start

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,8 +17,6 @@ from typing import Any
 from aiospin.bench.contract import End, Line, Plan, Subject, imported
 
 MESSAGES = 64
-READERS = 8
-"""subscribers of one service, by its defaults"""
 
 
 @dataclass(frozen=True)
@@ -33,15 +32,22 @@ class Iceoryx(Subject):
         iox2.set_log_level(iox2.LogLevel.Fatal)
         outgoing, incoming = ticket
         with contextlib.ExitStack() as stack:
-            node = (
-                iox2.NodeBuilder.new().signal_handling_mode(iox2.SignalHandlingMode.Disabled).create(iox2.ServiceType.Ipc)
-            )
+            node = _node(iox2, plan)
             calls: dict[str, Callable[..., Any]] = {}
             if outgoing is not None:
                 calls["send"] = _sending(iox2, stack, node, outgoing, plan)
             if incoming is not None:
                 calls["receive"], calls["consume"] = _receiving(iox2, stack, node, incoming, plan)
             yield End(**calls)
+
+
+def _node(iox2: Any, plan: Plan) -> Any:
+    """One whose files are where those of the run are, by place and by name, and go with them."""
+    config = iox2.config.default()
+    config.global_cfg.root_path = iox2.Path.new(f"{plan.folder}/iceoryx2/")
+    config.global_cfg.prefix = iox2.FileName.new(f"{os.path.basename(plan.folder)}.")
+    builder = iox2.NodeBuilder.new().config(config).signal_handling_mode(iox2.SignalHandlingMode.Disabled)
+    return builder.create(iox2.ServiceType.Ipc)
 
 
 def _services(iox2: Any, node: Any, name: str, plan: Plan) -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiospin.bench.contract import End, Plan, not_this_way
 from aiospin.bench.fan import BlockingPairs
-from aiospin.bench.stage import START
+from aiospin.bench.stage import FORK
 
 MESSAGES = 1000
 """how many messages it holds, if they are not too large"""
@@ -18,7 +18,7 @@ class MpQueue(BlockingPairs):
     @contextlib.contextmanager
     def pair(self, plan: Plan) -> Iterator[tuple[Any, Any]]:
         size = max(2, min(MESSAGES, plan.room // plan.nbytes))
-        there, back = START.Queue(size), START.Queue(size) if plan.answers else None
+        there, back = FORK.Queue(size), FORK.Queue(size) if plan.answers else None
         try:
             yield (there, back), (back, there)
         finally:

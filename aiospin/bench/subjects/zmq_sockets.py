@@ -18,6 +18,7 @@ from aiospin.bench.contract import End, Line, Plan, Subject, imported
 MESSAGES = 1000
 UNCOPIED_FROM = 1 << 16
 LINGER = 5000
+"""ms for which a writer's last messages are still sent"""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def _socket(flavour: Any, ticket: Any, plan: Plan) -> Iterator[Any]:
         getattr(socket, verb)(url)
         yield socket
     finally:
-        socket.close(linger=LINGER)
+        socket.close(linger=LINGER if verb == "bind" else 0)  # a reader has nothing left to send
         context.term()
 
 
