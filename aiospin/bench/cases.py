@@ -29,6 +29,3 @@ def ask(scenario: Scenario, asked: str, point: Point, effort: Effort) -> Record:
     limit = math.ceil(PATIENCE + EVALUATED * effort.seconds)
     record: Record = lead(f"{effort.folder}/stderr", limit, play, scenario.name, asked, point, effort)
     return record
-
-
-

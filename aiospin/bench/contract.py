@@ -22,6 +22,10 @@ from typing import Any, Final
 KINDS: Final = ("sync", "uvloop", "asyncio")
 
 
+class Absent(ImportError):
+    """Something that is asked for is not installed; the text says how to get it."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a line is for."""

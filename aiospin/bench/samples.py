@@ -26,13 +26,12 @@ def steady(samples: Sequence[float]) -> list[float]:
 
 
 def ranked(samples: Sequence[float], prefix: str = "") -> Figures:
-    """p50, p99 and p99.9 in microseconds. Empty for no samples."""
+    """p50, p99 and p99.9 in microseconds; a rank is left out that too few samples stand behind."""
     ordered = steady(samples)
-    if not ordered:
-        return {}
     return {
         f"{prefix}{name}_us": percentile(ordered, part) / 1e3
-        for name, part in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999))
+        for name, part, needed in (("p50", 0.5, 1), ("p99", 0.99, 100), ("p999", 0.999, 1000))
+        if len(ordered) >= needed
     }
 
 

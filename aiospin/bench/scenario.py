@@ -55,7 +55,11 @@ class Scenario(ABC):
     title: ClassVar[str]
     points: ClassVar[Sequence[Point]]
     figures: ClassVar[Sequence[Figure]]
-    """a table's columns; the first is the one that is compared"""
+    """the first is the one that is compared"""
+    columns: ClassVar[int] = 3
+    """how many of them a table shows"""
+    compared: ClassVar[bool] = True
+    """a ratio of them says something"""
     played_by: ClassVar[str | None] = None
     """the scenario that plays for this one, which only looks at the records in another way"""
 

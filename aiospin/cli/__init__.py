@@ -14,12 +14,13 @@ from collections.abc import Callable, Sequence
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `aiospin` and return the exit code; argparse itself exits with 2. `argv` is the command line's by default."""
     try:
-        from aiospin.cli import demo, segments
+        from aiospin.cli import bench, demo, segments
 
         parser = argparse.ArgumentParser(prog="aiospin", description="Await shared-memory slot readiness.")
         subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
         demo.register(subparsers)
         segments.register(subparsers)
+        bench.register(subparsers)
         args = parser.parse_args(argv)
         run: Callable[[argparse.Namespace], int] = args.run
         return run(args)

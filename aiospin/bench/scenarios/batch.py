@@ -28,9 +28,7 @@ class Batch(Scenario):
             subject.line(plan) as line,
             Peer(perform, subject, [line.writer], plan, flood, flood_awaited, plan) as peer,
         ):
-            return dict(
-                perform(subject, [line.readers[0]], plan, swallow, swallow_awaited, peer, effort.seconds)
-            )
+            return dict(perform(subject, [line.readers[0]], plan, swallow, swallow_awaited, peer, effort.seconds))
 
     def evaluate(self, record: Record, point: Point) -> Figures:
         return {"per_s": record["messages"] / record["wall_ns"] * 1e9}

@@ -26,13 +26,13 @@ class Broadcast(Scenario):
     name = "broadcast"
     title = "one writer, 1 ms between messages, to sleeping readers"
     points = (
-        Point("1 reader", 1),
+        Point("1 reader", 1, quick=False),
         Point("2 readers", 2, quick=False),
         Point("4 readers", 4, quick=False),
         Point("8 readers", 8),
     )
     figures = (
-        Figure("last_p50_us", "last p50", "us until the last reader has it"),
+        Figure("last_p50_us", "last", "us until the last reader has it, median"),
         Figure("last_p99_us", "p99", "us until the last reader has it"),
         Figure("publish_p50_us", "publish", "us of the writer's call, median"),
         Figure("publish_p99_us", "p99", "us of the writer's call"),

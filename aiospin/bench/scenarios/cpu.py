@@ -15,8 +15,8 @@ class Cpu(Scenario):
     title = "CPU of the answering process in the same ping-pong"
     points = Latency.points
     figures = (
-        Figure("cpu_s_per_million", "s/million", "CPU seconds per million messages"),
-        Figure("cpu_percent", "% of core", "per cent of one core"),
+        Figure("cpu_s_per_million", "s/M", "CPU seconds per million messages"),
+        Figure("cpu_percent", "% core", "per cent of one core"),
     )
     played_by = "latency"
 

@@ -29,8 +29,8 @@ class Crowd(Scenario):
     figures = (
         Figure("p50_us", "p50", "us, one way"),
         Figure("p99_us", "p99", "us, one way"),
-        Figure("p999_us", "p99.9", "us, one way"),
         Figure("per_s", "per s", "messages a second, both ways, of all pairs", more_is_better=True),
+        Figure("p999_us", "p99.9", "us, one way"),
     )
 
     def play(self, subject: Subject, point: Point, effort: Effort) -> Record:

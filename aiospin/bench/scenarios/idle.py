@@ -24,9 +24,9 @@ class Idle(Scenario):
     title = "a reader that waits, and nothing comes"
     points = (Point("1 reader", 1),)
     figures = (
-        Figure("cpu_percent", "% of core", "per cent of one core"),
+        Figure("cpu_percent", "% core", "per cent of one core"),
         Figure("wakeups_per_s", "wakes/s", "how often a thread went to sleep and woke, per second"),
-        Figure("switches_per_s", "switch/s", "context switches per second, those that it had to make included"),
+        Figure("switches_per_s", "cs/s", "context switches per second, those that it had to make included"),
     )
 
     def play(self, subject: Subject, point: Point, effort: Effort) -> Record:

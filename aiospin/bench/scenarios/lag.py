@@ -23,7 +23,7 @@ class Lag(Scenario):
     points = (Point("1 reader", 1), Point("64 readers", 64, quick=False))
     figures = (
         Figure("lag_p99_us", "p99", "us that the timer is late"),
-        Figure("idle_p99_us", "idle p99", "us that it is late while nothing comes"),
+        Figure("idle_p99_us", "idle", "p99 while nothing comes"),
         Figure("over_idle_us", "over", "us, the one less the other"),
         Figure("per_s", "per s", "messages a second meanwhile", more_is_better=True),
     )

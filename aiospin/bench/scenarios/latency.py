@@ -31,7 +31,7 @@ class Latency(Scenario):
     points = (
         Point("no gap", 0.0),
         Point("50 us", 50e-6),
-        Point("1 ms", 1e-3),
+        Point("1 ms", 1e-3, quick=False),
         Point("5 ms", 5e-3),
         Point("100 ms", 0.1, quick=False),
     )

@@ -34,6 +34,9 @@ class Storm(Scenario):
         Figure("cancelled", "cancels", "receives that were cancelled", more_is_better=True),
     )
 
+    columns = 4
+    compared = False
+
     def unfit(self, subject: Subject, point: Point) -> str | None:
         return loops_only(subject)
 

@@ -27,7 +27,7 @@ class Throughput(Scenario):
         Point("8 B", 8, quick=False),
         Point("64 B", 64),
         Point("1 KiB", 1 << 10, quick=False),
-        Point("16 KiB", 1 << 14),
+        Point("16 KiB", 1 << 14, quick=False),
         Point("256 KiB", 1 << 18, quick=False),
         Point("10 MiB", 10 << 20),
         Point("64 MiB", 64 << 20, quick=False),
@@ -48,9 +48,7 @@ class Throughput(Scenario):
             subject.line(plan) as line,
             Peer(perform, subject, [line.writer], plan, flood, flood_awaited, plan) as peer,
         ):
-            return dict(
-                perform(subject, [line.readers[0]], plan, swallow, swallow_awaited, peer, effort.seconds)
-            )
+            return dict(perform(subject, [line.readers[0]], plan, swallow, swallow_awaited, peer, effort.seconds))
 
     def floors(self, point: Point) -> Sequence[str]:
         return (floors.MEMCPY,)

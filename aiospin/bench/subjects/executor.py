@@ -47,4 +47,4 @@ class Executor(AwaitedPairs):
             thread.shutdown(cancel_futures=True)
 
 
-SUBJECTS = (Executor("executor asyncio", "asyncio"),)
+SUBJECTS = (Executor("executor", "asyncio"),)
