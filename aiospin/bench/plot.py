@@ -10,7 +10,7 @@ Assumption: matplotlib is installed (`need_matplotlib`); nothing is shown on a s
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from aiospin.bench.samples import middle
 PANELS: Final = (("blocking calls", ("sync",)), ("awaited in an event loop", ("uvloop", "asyncio")))
 
 OURS: Final = "#0072B2"
+LIMIT: Final = "#000000"
 COLOURS: Final = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#882255", "#B2A100")
 MARKERS: Final = ("s", "^", "D", "v", "P", "X", "<", ">")
 STYLE: Final = {
@@ -65,7 +66,8 @@ class Picture:
     """where the horizontal axis has labels of its own"""
     upper: float | None = None
     """the end of a linear vertical axis; a logarithmic one without"""
-    markers: bool = True
+    every: int = 1
+    """how many values lie between two markers"""
 
 
 def need_matplotlib() -> None:
@@ -104,7 +106,7 @@ def _distribution(point: Mapping[str, Any], ranks: Sequence[float]) -> Picture:
     label = point["label"]
     title = f"One way latency, {label if point['value'] == 0 else f'{label} before each message'}"
     return Picture(
-        f"latency-{label.replace(' ', '-')}", title, "us, one way", "share of messages", curves, None, 1.0, False
+        f"latency-{label.replace(' ', '-')}", title, "us, one way", "share of messages", curves, None, 1.0, 30
     )
 
 
@@ -132,7 +134,8 @@ def caption(document: Document) -> str:
     machine = document["machine"]
     return (
         f"{machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}, {machine['python']}, "
-        f"aiospin {machine['aiospin']} ({machine['backend']}, {machine['rung']}); medians of {document['rounds']} rounds"
+        f"aiospin {machine['aiospin']} ({machine['backend']}, {machine['rung']}); "
+        f"{document['rounds']} round{'s' * (document['rounds'] != 1)}, medians"
     )
 
 
@@ -156,12 +159,11 @@ def draw(document: Document, folder: str) -> list[str]:
 def looks(curves: Sequence[Curve]) -> dict[str, Look]:
     """aiospin is blue and broad, the machine's own limit black and dashed; the others take what is left in order."""
     left = iter(zip(COLOURS, MARKERS, strict=True))
-    found = {}
+    found: dict[str, Look] = {}
     for curve in curves:
         if curve.kind == "floor":
-            found[curve.name] = Look(
-                "#000000", "", "--" if not any(look.dash == "--" for look in found.values()) else ":"
-            )
+            first = not any(look.colour == LIMIT for look in found.values())
+            found[curve.name] = Look(LIMIT, *(("*", "--") if first else ("1", ":")))
         elif curve.name.startswith("aiospin "):
             found[curve.name] = Look(OURS, "o", "--" if curve.kind == "asyncio" else "-", 2.6)
         else:
@@ -170,7 +172,7 @@ def looks(curves: Sequence[Curve]) -> dict[str, Look]:
 
 
 def _draw(pyplot: Any, picture: Picture, text: str) -> Any:
-    figure, axes = pyplot.subplots(1, len(PANELS), figsize=(10, 6.4), sharey=True, sharex=True)
+    figure, axes = pyplot.subplots(1, len(PANELS), figsize=(10, 5.9), sharey=True, sharex=True)
     for axis, (title, kinds) in zip(axes, PANELS, strict=True):
         shown = [curve for curve in picture.curves if curve.kind in kinds or curve.kind == "floor"]
         _draw_panel(axis, picture, shown)
@@ -178,14 +180,14 @@ def _draw(pyplot: Any, picture: Picture, text: str) -> Any:
     axes[0].set_ylabel(picture.up)
     figure.suptitle(picture.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
     figure.text(0.01, 0.012, text, fontsize=7.5, color="#555555")
-    figure.subplots_adjust(left=0.08, right=0.99, top=0.88, bottom=0.36, wspace=0.06)
+    figure.subplots_adjust(left=0.08, right=0.99, top=0.87, bottom=0.31, wspace=0.06)
     return figure
 
 
 def _draw_panel(axis: Any, picture: Picture, curves: Sequence[Curve]) -> None:
     look = looks(curves)
     lines = {}
-    for curve in curves:
+    for n, curve in enumerate(curves):
         as_ = look[curve.name]
         (lines[curve.name],) = axis.plot(
             curve.xs,
@@ -193,8 +195,9 @@ def _draw_panel(axis: Any, picture: Picture, curves: Sequence[Curve]) -> None:
             color=as_.colour,
             linestyle=as_.dash,
             linewidth=as_.width,
-            marker=as_.marker if picture.markers else "",
-            markersize=5.5,
+            marker=as_.marker,
+            markevery=(n * 3 % picture.every, picture.every),
+            markersize=8 if as_.colour == LIMIT else 5.5,
             zorder=3 if curve.name.startswith("aiospin ") else 2,
         )
     axis.set_xscale("log")
@@ -202,8 +205,11 @@ def _draw_panel(axis: Any, picture: Picture, curves: Sequence[Curve]) -> None:
     if picture.ticks is not None:
         axis.set_xticks(list(picture.ticks), list(picture.ticks.values()), fontsize=8.5)
         axis.minorticks_off()
+    else:
+        axis.xaxis.set_major_formatter(_plain)
     if picture.upper is None:
         axis.set_yscale("log")
+        axis.yaxis.set_major_formatter(_plain)
     else:
         axis.set_ylim(0, picture.upper * 1.01)
     order = sorted(curves, key=_last)
@@ -211,11 +217,16 @@ def _draw_panel(axis: Any, picture: Picture, curves: Sequence[Curve]) -> None:
         [lines[curve.name] for curve in order],
         [curve.name for curve in order],
         loc="upper center",
-        bbox_to_anchor=(0.5, -0.16),
+        bbox_to_anchor=(0.5, -0.15),
         ncols=3,
         fontsize=8.5,
         handlelength=2.6,
     )
+
+
+def _plain(value: float, position: int) -> str:
+    """1000, 10, 0.01: no powers of ten to decipher."""
+    return f"{value:,.0f}" if value >= 1 else f"{value:.6f}".rstrip("0")
 
 
 def _last(curve: Curve) -> float:

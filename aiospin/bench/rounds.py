@@ -16,13 +16,13 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from aiospin.bench import floors
 from aiospin.bench.cases import ask
 from aiospin.bench.contract import Subject
 from aiospin.bench.samples import Figures
 from aiospin.bench.scenario import Effort, Point, Scenario
-from aiospin.bench.scenarios import SCENARIOS
 from aiospin.bench.stage import Failed
 
 SHARED = "/dev/shm"
@@ -106,17 +106,18 @@ def played(found: Sequence[Cell]) -> list[Cell]:
     ]
 
 
-class Round:
-    """Watches a run go by: see Progress in cli/bench.py. This one does not look."""
+class Watcher(Protocol):
+    """Sees a run go by."""
 
     def begin(self, number: int, rounds: int, cells: int) -> None: ...
 
-    def step(self, cell: Cell) -> None: ...
+    def step(self, cell: Cell) -> None:
+        """The cell is played next."""
 
     def end(self) -> None: ...
 
 
-def play(found: Sequence[Cell], pace: Pace, watcher: Round) -> tuple[Results, int]:
+def play(found: Sequence[Cell], pace: Pace, watcher: Watcher) -> tuple[Results, int]:
     """Plays as many rounds as the pace says; what they gave, and how many they were."""
     results = {cell.key: Answers() for cell in found}
     own = played(found)

@@ -136,7 +136,12 @@ class Control:
 async def _receive(connection: Connection) -> Any:
     loop = asyncio.get_running_loop()
     readable: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(connection.fileno(), lambda: readable.done() or readable.set_result(None))
+
+    def done() -> None:
+        if not readable.done():
+            readable.set_result(None)
+
+    loop.add_reader(connection.fileno(), done)
     try:
         await readable
     finally:

@@ -19,11 +19,11 @@ from typing import Any
 
 import aiospin
 from aiospin._backend import rung
+from aiospin.bench.loops import LOOPS, run
 from aiospin.cli.demo_crew import Crew, WorkerDied
 from aiospin.cli.demo_front import FrontEnd, Outcome
 from aiospin.cli.demo_sources import Sources
 from aiospin.cli.interrupt import Interrupt
-from aiospin.bench.loops import LOOPS, run
 from aiospin.cli.report import Progress, as_json, as_table, percentiles
 
 ANSWERS_CAPACITY = "64 KiB"

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from aiospin import PeerDied, WaitSet
 from aiospin.bench.cpu import cpu_ns
+from aiospin.bench.loops import guarded
 from aiospin.cli.demo_crew import Crew
 from aiospin.cli.demo_sources import Source, Sources
 from aiospin.cli.demo_wire import Answer, pack_head
-from aiospin.bench.loops import guarded
 from aiospin.cli.report import Progress
 
 if TYPE_CHECKING:

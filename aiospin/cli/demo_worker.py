@@ -12,8 +12,8 @@ import signal
 from typing import TYPE_CHECKING
 
 from aiospin import PeerDied, QueueClosed
-from aiospin.cli.demo_wire import Answer, split_file
 from aiospin.bench.loops import run
+from aiospin.cli.demo_wire import Answer, split_file
 
 if TYPE_CHECKING:
     from aiospin import QueueReader, QueueWriter

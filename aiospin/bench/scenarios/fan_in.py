@@ -1,4 +1,4 @@
-"""Fan-in: eight lines end in one event loop, a task at each. How fast do they flow, and how long is a message on its way?
+"""Fan-in: eight lines end in one event loop, a task at each. How fast do they flow, and how late is a message?
 
 All eight are written to in turn by one process: first as fast as it goes, then one message after each pause.
 """

@@ -1,4 +1,4 @@
-"""Lag: how late is a 1 ms timer of an event loop whose readers are kept busy, compared with the same loop's idle one?"""
+"""Lag: how late is a 1 ms timer of an event loop whose readers are kept busy, compared with the idle loop?"""
 
 from __future__ import annotations
 

@@ -92,8 +92,8 @@ def cpu_figures(record: Record) -> Figures:
 
 def _record(took: list[int], stamps: list[int], reply: dict[str, Any]) -> Record:
     """With a pause the reader knows when a message came, and without one half the round trip tells."""
-    one_way = reply["one_way_ns"] or halves(stamps)
-    round_trips = took or [2 * value for value in one_way]
+    one_way: list[float] = reply["one_way_ns"] or halves(stamps)
+    round_trips: list[float] = [*took] or [2 * value for value in one_way]
     return {**reply, "one_way_ns": one_way, "round_ns": round_trips}
 
 

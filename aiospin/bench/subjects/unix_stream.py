@@ -1,4 +1,4 @@
-"""A unix socket through asyncio's StreamReader and StreamWriter, on uvloop and on asyncio: what async programs use now."""
+"""A unix socket through asyncio's StreamReader and StreamWriter, on uvloop and asyncio: what async programs use."""
 
 from __future__ import annotations
 
