@@ -7,27 +7,29 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from aiospin.bench.contract import End, Line, Plan, Subject
 
 
+class Several(tuple[Any, ...]):
+    """The writer's ticket: that of each pair."""
+
+
 @dataclass(frozen=True)
 class Pairs(Subject):
-    """The writer's ticket is the list of those of its pairs; a reader's is that of one pair."""
-
     @abstractmethod
     def pair(self, plan: Plan) -> contextlib.AbstractContextManager[tuple[Any, Any]]:
         """One pair: the writer's and the reader's ticket."""
 
     @contextlib.contextmanager
-    def line(self, plan: Plan) -> Iterator[Line]:
+    def line(self, plan: Plan) -> Generator[Line, None, None]:
         with contextlib.ExitStack() as stack:
             one = replace(plan, readers=1)
             pairs = [stack.enter_context(self.pair(one)) for _ in range(plan.readers)]
-            yield Line([writer for writer, _ in pairs], [reader for _, reader in pairs])
+            yield Line(Several(writer for writer, _ in pairs), [reader for _, reader in pairs])
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ class BlockingPairs(Pairs):
         """Open one end of a pair."""
 
     @contextlib.contextmanager
-    def open(self, ticket: Any, plan: Plan) -> Iterator[End]:
-        tickets = ticket if isinstance(ticket, list) else [ticket]
+    def open(self, ticket: Any, plan: Plan) -> Generator[End, None, None]:
+        tickets = _tickets(ticket)
         with contextlib.ExitStack() as stack:
             ends = [stack.enter_context(self.enter(each, plan)) for each in tickets]
             yield ends[0] if len(ends) == 1 else replace(ends[0], send=_to_each([end.send for end in ends]))
@@ -51,11 +53,16 @@ class AwaitedPairs(Pairs):
         """Open one end of a pair."""
 
     @contextlib.asynccontextmanager
-    async def open(self, ticket: Any, plan: Plan) -> AsyncIterator[End]:
-        tickets = ticket if isinstance(ticket, list) else [ticket]
+    async def open(self, ticket: Any, plan: Plan) -> AsyncGenerator[End, None]:
+        tickets = _tickets(ticket)
         async with contextlib.AsyncExitStack() as stack:
             ends = [await stack.enter_async_context(self.enter(each, plan)) for each in tickets]
             yield ends[0] if len(ends) == 1 else replace(ends[0], send=_to_each_awaited([end.send for end in ends]))
+
+
+def _tickets(ticket: Any) -> list[Any]:
+    """The writer has several, and a reader one."""
+    return list(ticket) if isinstance(ticket, Several) else [ticket]
 
 
 def _to_each(sends: list[Callable[[bytes], Any]]) -> Callable[[bytes], None]:

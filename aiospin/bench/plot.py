@@ -43,6 +43,7 @@ class Look:
     marker: str
     dash: str = "-"
     width: float = 1.4
+    hollow: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def pictures(document: Document) -> Iterator[Picture]:
         yield _against(scenarios["cpu"], "cpu_percent", "cpu-gap", "CPU of the answering process", "% of a core", GAP)
     if "throughput" in scenarios:
         title = "Throughput, one call per message"
-        yield _against(scenarios["throughput"], "gb_per_s", "throughput-size", title, "GB/s", "bytes of a message")
+        yield _against(scenarios["throughput"], "gb_per_s", "throughput-size", title, "GB/s", "size of a message")
 
 
 GAP: Final = "pause before each message"
@@ -116,7 +117,7 @@ def _against(scenario: Mapping[str, Any], figure: str, name: str, title: str, up
     positive = [point["value"] for point in points if point["value"] > 0]
     places = [point["value"] or min(positive, default=1.0) / 8 for point in points]
     names = {each: subject["kind"] for point in points for each, subject in point["subjects"].items()}
-    curves = []
+    curves: list[Curve] = []
     for each, kind in names.items():
         found = [
             (place, value)
@@ -144,7 +145,7 @@ def draw(document: Document, folder: str) -> list[str]:
     need_matplotlib()
     imported("matplotlib").use("Agg")
     pyplot = imported("matplotlib.pyplot")
-    made = []
+    made: list[str] = []
     with pyplot.rc_context(STYLE):
         for picture in pictures(document):
             figure = _draw(pyplot, picture, caption(document))
@@ -165,7 +166,8 @@ def looks(curves: Sequence[Curve]) -> dict[str, Look]:
             first = not any(look.colour == LIMIT for look in found.values())
             found[curve.name] = Look(LIMIT, *(("*", "--") if first else ("1", ":")))
         elif curve.name.startswith("aiospin "):
-            found[curve.name] = Look(OURS, "o", "--" if curve.kind == "asyncio" else "-", 2.6)
+            hollow = curve.kind == "asyncio"
+            found[curve.name] = Look(OURS, "o", "--" if hollow else "-", 2.6, hollow)
         else:
             found[curve.name] = Look(*next(left))
     return found
@@ -196,6 +198,7 @@ def _draw_panel(axis: Any, picture: Picture, curves: Sequence[Curve]) -> None:
             linestyle=as_.dash,
             linewidth=as_.width,
             marker=as_.marker,
+            markerfacecolor="white" if as_.hollow else as_.colour,
             markevery=(n * 3 % picture.every, picture.every),
             markersize=8 if as_.colour == LIMIT else 5.5,
             zorder=3 if curve.name.startswith("aiospin ") else 2,
@@ -203,7 +206,7 @@ def _draw_panel(axis: Any, picture: Picture, curves: Sequence[Curve]) -> None:
     axis.set_xscale("log")
     axis.set_xlabel(picture.across)
     if picture.ticks is not None:
-        axis.set_xticks(list(picture.ticks), list(picture.ticks.values()), fontsize=8.5)
+        axis.set_xticks(list(picture.ticks), list(picture.ticks.values()), fontsize=8)
         axis.minorticks_off()
     else:
         axis.xaxis.set_major_formatter(_plain)

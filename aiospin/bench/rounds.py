@@ -14,7 +14,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -61,8 +61,8 @@ class Cell:
 class Answers:
     """What a cell gave, round for round."""
 
-    rounds: list[Figures | None] = field(default_factory=list)
-    curves: list[list[float]] = field(default_factory=list)
+    rounds: list[Figures | None] = field(default_factory=list["Figures | None"])
+    curves: list[list[float]] = field(default_factory=list[list[float]])
     failure: str | None = None
 
 
@@ -70,7 +70,7 @@ Results = Mapping[tuple[str, str, str], Answers]
 
 
 @contextlib.contextmanager
-def workplace() -> Iterator[str]:
+def workplace() -> Generator[str, None, None]:
     """A folder for the run, in memory; what peers put beside it under its name goes with it."""
     folder = tempfile.mkdtemp(prefix="aiospin-bench-", dir=SHARED if os.access(SHARED, os.W_OK) else None)
     try:
@@ -85,7 +85,7 @@ def workplace() -> Iterator[str]:
 def cells(scenarios: Sequence[Scenario], subjects: Sequence[Subject], quick: bool) -> list[Cell]:
     """Everything that is played in one round, in order: floors first, then the subjects that are there and fit."""
     with_floors = floors.missing() is None
-    found = []
+    found: list[Cell] = []
     for scenario in scenarios:
         for point in scenario.points:
             if quick and not point.quick:

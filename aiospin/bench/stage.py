@@ -16,7 +16,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
@@ -86,7 +86,7 @@ def lead(errors: str, seconds: float, body: Callable[..., Any], *args: Any) -> A
 
 
 @contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
+def _undisturbed() -> Generator[None, None, None]:
     """Ctrl-C waits meanwhile: a process of which nobody knows could not be ended."""
     forkserver.set_forkserver_preload(PRELOADED)
     forkserver.ensure_running()
@@ -117,7 +117,7 @@ class Control:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def orders(self) -> Iterator[Any]:
+    def orders(self) -> Generator[Any, None, None]:
         """Says that the peer is ready, then yields what the leader orders, until that is enough."""
         self._connection.send(None)
         while (order := self._connection.recv()) is not None:

@@ -85,12 +85,13 @@ def _wrapped(text: str) -> list[str]:
 
 def _point(scenario: Mapping[str, Any], figures: Sequence[Figure], point: Mapping[str, Any]) -> Iterator[str]:
     subjects: Mapping[str, Mapping[str, Any]] = point["subjects"]
-    compared = scenario["compared"]
+    compared: str | None = scenario["compared"]
     rounds = {name: subject["rounds"] for name, subject in subjects.items()}
 
     def against(name: str, reference: str | None) -> str:
-        known = compared is not None and reference is not None and reference != name and reference in rounds
-        return ratio(ratios(rounds[name], rounds[str(reference)], compared)) if known else ""
+        if compared is None or reference is None or reference == name or reference not in rounds:
+            return ""
+        return ratio(ratios(rounds[name], rounds[reference], compared))
 
     references = {"x floor": point["floor"], "x aiospin": ""} if point["floor"] else {"x aiospin": ""}
     yield _row(point["label"], [figure.heading for figure in figures], references if compared is not None else ())

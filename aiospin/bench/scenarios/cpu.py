@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aiospin.bench import floors
 from aiospin.bench.contract import Subject
 from aiospin.bench.samples import Figures
 from aiospin.bench.scenario import Effort, Figure, Point, Record, Scenario
@@ -24,7 +25,7 @@ class Cpu(Scenario):
         return Latency().play(subject, point, effort)
 
     def floors(self, point: Point) -> Sequence[str]:
-        return Latency().floors(point)
+        return (floors.PIPE,)
 
     def play_floor(self, floor: str, point: Point, effort: Effort) -> Record:
         return Latency().play_floor(floor, point, effort)

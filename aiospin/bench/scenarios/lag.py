@@ -79,7 +79,7 @@ async def tick(ends: Ends, peer: Peer, seconds: float) -> Record:
 
 
 async def _lateness(seconds: float) -> list[int]:
-    lags = []
+    lags: list[int] = []
     end = clock() + int(seconds * 1e9)
     while (before := clock()) < end:
         await asyncio.sleep(TIMER)

@@ -143,7 +143,7 @@ def answer(ends: Ends, control: Control) -> None:
     send, receive = ends[0].send, ends[0].receive
     for count, is_stamped in control.orders():
         meter = _Meter(count)
-        one_way = [0] * count if is_stamped else []
+        one_way: list[int] = [0] * count if is_stamped else []
         if is_stamped:
             for n in range(count):
                 payload = receive()
@@ -202,7 +202,7 @@ async def answer_awaited(ends: Ends, control: Control) -> None:
     send, receive = ends[0].send, ends[0].receive
     async for count, is_stamped in control.orders_awaited():
         meter = _Meter(count)
-        one_way = [0] * count if is_stamped else []
+        one_way: list[int] = [0] * count if is_stamped else []
         if is_stamped:
             for n in range(count):
                 payload = await receive()

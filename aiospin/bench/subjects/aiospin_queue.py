@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ Ticket = tuple["QueueWriter[bytes] | None", "QueueReader[bytes] | None"]
 @dataclass(frozen=True)
 class Aiospin(Subject):
     @contextlib.contextmanager
-    def line(self, plan: Plan) -> Iterator[Line]:
+    def line(self, plan: Plan) -> Generator[Line, None, None]:
         with contextlib.ExitStack() as stack:
             there = stack.enter_context(Queue[bytes](readers=plan.readers, capacity=plan.room))
             back = stack.enter_context(Queue[bytes](readers=1, capacity=plan.room)) if plan.answers else None
@@ -32,7 +32,7 @@ class Aiospin(Subject):
         return self._open_blocking(ticket, plan) if self.kind == "sync" else self._open_awaited(ticket, plan)
 
     @contextlib.contextmanager
-    def _open_blocking(self, ticket: Ticket, plan: Plan) -> Iterator[End]:
+    def _open_blocking(self, ticket: Ticket, plan: Plan) -> Generator[End, None, None]:
         writer, reader = ticket
         with writer or contextlib.nullcontext(), reader or contextlib.nullcontext():
             calls: dict[str, Callable[..., Any]] = {}
@@ -45,7 +45,7 @@ class Aiospin(Subject):
             yield End(**calls)
 
     @contextlib.asynccontextmanager
-    async def _open_awaited(self, ticket: Ticket, plan: Plan) -> AsyncIterator[End]:
+    async def _open_awaited(self, ticket: Ticket, plan: Plan) -> AsyncGenerator[End, None]:
         writer, reader = ticket
         with writer or contextlib.nullcontext(), reader or contextlib.nullcontext():
             calls: dict[str, Callable[..., Any]] = {}

@@ -11,7 +11,7 @@ import contextlib
 import multiprocessing
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from typing import Any
@@ -22,13 +22,13 @@ from aiospin.bench.fan import AwaitedPairs
 
 class Executor(AwaitedPairs):
     @contextlib.contextmanager
-    def pair(self, plan: Plan) -> Iterator[tuple[Any, Any]]:
+    def pair(self, plan: Plan) -> Generator[tuple[Any, Any], None, None]:
         reader, writer = multiprocessing.Pipe()
         with reader, writer:
             yield writer, reader
 
     @contextlib.asynccontextmanager
-    async def enter(self, ticket: Connection, plan: Plan) -> AsyncIterator[End]:
+    async def enter(self, ticket: Connection, plan: Plan) -> AsyncGenerator[End, None]:
         run_in_executor = asyncio.get_running_loop().run_in_executor
         send_bytes, recv_bytes = ticket.send_bytes, ticket.recv_bytes
         thread = ThreadPoolExecutor(1)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
-from aiospin.bench.contract import End, Plan, imported, not_this_way
+from aiospin.bench.contract import End, Plan, imported
 from aiospin.bench.fan import BlockingPairs
 
 PATIENCE = 3600.0
@@ -21,27 +21,28 @@ HEAD = 64
 
 class FasterFifo(BlockingPairs):
     @contextlib.contextmanager
-    def pair(self, plan: Plan) -> Iterator[tuple[Any, Any]]:
+    def pair(self, plan: Plan) -> Generator[tuple[Any, Any], None, None]:
         queue = imported("faster_fifo").Queue
         there = queue(plan.room + HEAD, loads=bytes, dumps=bytes)
         back = queue(plan.room + HEAD, loads=bytes, dumps=bytes) if plan.answers else None
         yield (there, back), (back, there)
 
     @contextlib.contextmanager
-    def enter(self, ticket: Any, plan: Plan) -> Iterator[End]:
+    def enter(self, ticket: Any, plan: Plan) -> Generator[End, None, None]:
         outgoing, incoming = ticket
-        send = send_many = receive = receive_many = not_this_way
+        calls: dict[str, Callable[..., Any]] = {}
         if outgoing is not None:
-            send = functools.partial(outgoing.put, timeout=PATIENCE)
-            send_many = functools.partial(outgoing.put_many, timeout=PATIENCE)
+            calls["send"] = functools.partial(outgoing.put, timeout=PATIENCE)
+            calls["send_many"] = functools.partial(outgoing.put_many, timeout=PATIENCE)
         if incoming is not None:
-            receive = functools.partial(incoming.get, timeout=PATIENCE)
             get_many = incoming.get_many
+            calls["receive"] = functools.partial(incoming.get, timeout=PATIENCE)
 
             def receive_many(most: int) -> Any:
                 return get_many(timeout=PATIENCE, max_messages_to_get=most)
 
-        yield End(send, receive, None, send_many, receive_many)
+            calls["receive_many"] = receive_many
+        yield End(**calls)
 
 
 SUBJECTS = (FasterFifo("faster-fifo", "sync", needs="faster_fifo", package="faster-fifo", batches=True),)

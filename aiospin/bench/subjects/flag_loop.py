@@ -13,7 +13,7 @@ import mmap
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,14 +31,14 @@ class FlagLoop(Subject):
         return None if ordered else f"{platform.machine()} does not keep the order of stores that it relies on"
 
     @contextlib.contextmanager
-    def line(self, plan: Plan) -> Iterator[Line]:
+    def line(self, plan: Plan) -> Generator[Line, None, None]:
         with contextlib.ExitStack() as stack:
             there = stack.enter_context(_memory(plan, plan.readers))
             back = stack.enter_context(_memory(plan, 1)) if plan.answers else None
             yield Line((there, back, 0), [(back, there, rank) for rank in range(plan.readers)])
 
     @contextlib.contextmanager
-    def open(self, ticket: Any, plan: Plan) -> Iterator[End]:
+    def open(self, ticket: Any, plan: Plan) -> Generator[End, None, None]:
         outgoing, incoming, rank = ticket
         with contextlib.ExitStack() as stack:
             calls: dict[str, Callable[..., Any]] = {}
@@ -55,7 +55,7 @@ def _slots(plan: Plan) -> int:
 
 
 @contextlib.contextmanager
-def _memory(plan: Plan, readers: int) -> Iterator[str]:
+def _memory(plan: Plan, readers: int) -> Generator[str, None, None]:
     with tempfile.NamedTemporaryFile(dir=plan.folder) as file:
         os.posix_fallocate(file.fileno(), 0, _slots(plan) * _stride(plan.nbytes))
         yield file.name
@@ -66,7 +66,7 @@ def _stride(nbytes: int) -> int:
 
 
 @contextlib.contextmanager
-def _mapped(path: str) -> Iterator[mmap.mmap]:
+def _mapped(path: str) -> Generator[mmap.mmap, None, None]:
     with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE) as memory:
         yield memory
 

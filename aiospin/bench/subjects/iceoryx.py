@@ -10,7 +10,7 @@ import contextlib
 import ctypes
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,12 +22,12 @@ MESSAGES = 64
 @dataclass(frozen=True)
 class Iceoryx(Subject):
     @contextlib.contextmanager
-    def line(self, plan: Plan) -> Iterator[Line]:
+    def line(self, plan: Plan) -> Generator[Line, None, None]:
         there, back = f"aiospin-bench-{uuid.uuid4()}", f"aiospin-bench-{uuid.uuid4()}" if plan.answers else None
         yield Line((there, back), [(back, there)] * plan.readers)
 
     @contextlib.contextmanager
-    def open(self, ticket: Any, plan: Plan) -> Iterator[End]:
+    def open(self, ticket: Any, plan: Plan) -> Generator[End, None, None]:
         iox2 = imported("iceoryx2")
         iox2.set_log_level(iox2.LogLevel.Fatal)
         outgoing, incoming = ticket

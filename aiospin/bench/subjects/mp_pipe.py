@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Generator
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -14,13 +14,13 @@ from aiospin.bench.fan import BlockingPairs
 
 class Pipe(BlockingPairs):
     @contextlib.contextmanager
-    def pair(self, plan: Plan) -> Iterator[tuple[Any, Any]]:
+    def pair(self, plan: Plan) -> Generator[tuple[Any, Any], None, None]:
         reader, writer = multiprocessing.Pipe(duplex=plan.answers)
         with reader, writer:
             yield writer, reader
 
     @contextlib.contextmanager
-    def enter(self, ticket: Connection, plan: Plan) -> Iterator[End]:
+    def enter(self, ticket: Connection, plan: Plan) -> Generator[End, None, None]:
         yield End(ticket.send_bytes, ticket.recv_bytes)
 
 

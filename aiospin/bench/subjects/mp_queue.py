@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 from aiospin.bench.contract import End, Plan, not_this_way
@@ -16,7 +16,7 @@ MESSAGES = 1000
 
 class MpQueue(BlockingPairs):
     @contextlib.contextmanager
-    def pair(self, plan: Plan) -> Iterator[tuple[Any, Any]]:
+    def pair(self, plan: Plan) -> Generator[tuple[Any, Any], None, None]:
         size = max(2, min(MESSAGES, plan.room // plan.nbytes))
         there, back = FORK.Queue(size), FORK.Queue(size) if plan.answers else None
         try:
@@ -28,7 +28,7 @@ class MpQueue(BlockingPairs):
                     queue.cancel_join_thread()
 
     @contextlib.contextmanager
-    def enter(self, ticket: Any, plan: Plan) -> Iterator[End]:
+    def enter(self, ticket: Any, plan: Plan) -> Generator[End, None, None]:
         outgoing, incoming = ticket
         yield End(outgoing.put if outgoing else not_this_way, incoming.get if incoming else not_this_way)
         if outgoing is not None:

@@ -11,21 +11,21 @@ import contextlib
 import functools
 import os
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
 from aiospin.bench.contract import End, Line, Plan, Subject, imported
 
 SLOTS = 1024
-FRAME = 15360
-"""bytes of a frame that a ring carries for certain"""
+FRAME = 8192
+"""bytes of the largest frame of a ring"""
 
 
 @dataclass(frozen=True)
 class Subetha(Subject):
     @contextlib.contextmanager
-    def line(self, plan: Plan) -> Iterator[Line]:
+    def line(self, plan: Plan) -> Generator[Line, None, None]:
         subetha = imported("subetha")
         with tempfile.TemporaryDirectory(dir=plan.folder) as folder, contextlib.ExitStack() as stack:
             ring = subetha.Ring if plan.readers == 1 else subetha.BroadcastRing
@@ -39,7 +39,7 @@ class Subetha(Subject):
         return self._open_blocking(ticket, plan) if self.kind == "sync" else self._open_awaited(ticket, plan)
 
     @contextlib.contextmanager
-    def _open_blocking(self, ticket: Any, plan: Plan) -> Iterator[End]:
+    def _open_blocking(self, ticket: Any, plan: Plan) -> Generator[End, None, None]:
         subetha = imported("subetha")
         outgoing, incoming = ticket
         with contextlib.ExitStack() as stack:
@@ -67,7 +67,7 @@ class Subetha(Subject):
             yield End(**calls)
 
     @contextlib.asynccontextmanager
-    async def _open_awaited(self, ticket: Any, plan: Plan) -> AsyncIterator[End]:
+    async def _open_awaited(self, ticket: Any, plan: Plan) -> AsyncGenerator[End, None]:
         subetha = imported("subetha")
         aio = imported("subetha.aio")
         outgoing, incoming = ticket
@@ -111,7 +111,13 @@ def _receiving(subetha: Any, stack: contextlib.ExitStack, path: str, plan: Plan)
     notifier = subetha.NotifierSet(f"{path}.bells").attach()
     if plan.readers > 1:
         ring = stack.enter_context(subetha.BroadcastRing.open(path, SLOTS))
-        return functools.partial(ring.recv, ring.register_consumer()), notifier
+        recv, consumer, nbytes = ring.recv, ring.register_consumer(), plan.nbytes
+
+        def pop() -> bytes | None:
+            item: bytes | None = recv(consumer)  # a whole slot, whatever was put into it
+            return None if item is None else item[:nbytes]
+
+        return pop, notifier
     ring = stack.enter_context(subetha.Ring.open(path, SLOTS))
     return functools.partial(ring.recv_frame, ring.register_consumer()), notifier
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
 from aiospin.bench.contract import End, Plan
@@ -17,13 +17,13 @@ LIMIT = 1 << 16
 
 class UnixStream(AwaitedPairs):
     @contextlib.contextmanager
-    def pair(self, plan: Plan) -> Iterator[tuple[Any, Any]]:
+    def pair(self, plan: Plan) -> Generator[tuple[Any, Any], None, None]:
         writer, reader = socket.socketpair()
         with reader, writer:
             yield writer, reader
 
     @contextlib.asynccontextmanager
-    async def enter(self, ticket: socket.socket, plan: Plan) -> AsyncIterator[End]:
+    async def enter(self, ticket: socket.socket, plan: Plan) -> AsyncGenerator[End, None]:
         # The limit is what a reader buffers before it stops the sender; a message that exceeds it comes in pieces.
         reader, writer = await asyncio.open_unix_connection(sock=ticket, limit=max(LIMIT, plan.nbytes))
         write, drain = writer.write, writer.drain

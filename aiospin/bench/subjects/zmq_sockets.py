@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ LINGER = 5000
 @dataclass(frozen=True)
 class Zmq(Subject):
     @contextlib.contextmanager
-    def line(self, plan: Plan) -> Iterator[Line]:
+    def line(self, plan: Plan) -> Generator[Line, None, None]:
         with tempfile.TemporaryDirectory(dir=plan.folder) as folder:
             url = f"ipc://{folder}/z"
             if plan.readers == 1:
@@ -36,7 +36,7 @@ class Zmq(Subject):
         return self._open_blocking(ticket, plan) if self.kind == "sync" else self._open_awaited(ticket, plan)
 
     @contextlib.contextmanager
-    def _open_blocking(self, ticket: Any, plan: Plan) -> Iterator[End]:
+    def _open_blocking(self, ticket: Any, plan: Plan) -> Generator[End, None, None]:
         with _socket(imported("zmq"), ticket, plan) as socket:
             if ticket[1] == "XPUB":
                 for _ in range(plan.readers):
@@ -44,7 +44,7 @@ class Zmq(Subject):
             yield _end(socket, plan)
 
     @contextlib.asynccontextmanager
-    async def _open_awaited(self, ticket: Any, plan: Plan) -> AsyncIterator[End]:
+    async def _open_awaited(self, ticket: Any, plan: Plan) -> AsyncGenerator[End, None]:
         with _socket(imported("zmq.asyncio"), ticket, plan) as socket:
             if ticket[1] == "XPUB":
                 for _ in range(plan.readers):
@@ -53,7 +53,7 @@ class Zmq(Subject):
 
 
 @contextlib.contextmanager
-def _socket(flavour: Any, ticket: Any, plan: Plan) -> Iterator[Any]:
+def _socket(flavour: Any, ticket: Any, plan: Plan) -> Generator[Any, None, None]:
     zmq = imported("zmq")
     url, kind, verb = ticket
     context = flavour.Context()
