@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..bench.machine import describe_machine
+from aiospin.bench.machine import describe_machine
 from .scenarios import REFERENCES, SCENARIOS
 from .table import print_scenario
 from .transports import TRANSPORTS

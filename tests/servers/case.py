@@ -18,7 +18,7 @@ import uvloop
 from aiospin.bench.cpu import cpu_ns
 from aiospin.bench.samples import percentile
 
-from ..bench.measure import wakeups
+from aiospin.bench.pace import switches
 from .scenarios import CLIENTS, PAYLOADS, SMALL, Figures, closed_loop_name, payload_name
 from .transports import TRANSPORTS
 from .transports.contract import NoModel, Transport
@@ -65,12 +65,13 @@ async def idle(transport: Transport, seconds: float) -> Figures:
     """What the server's process and its workers use while nobody calls."""
     here, workers = os.getpid(), list(transport.pids)
     await asyncio.sleep(seconds / 4)  # what the last calls left behind may settle
-    cpu, switches = {pid: cpu_ns(pid) for pid in (here, *workers)}, {pid: wakeups(pid) for pid in (here, *workers)}
+    cpu = {pid: cpu_ns(pid) for pid in (here, *workers)}
+    slept = {pid: switches(pid)[0] for pid in (here, *workers)}
     before = time.perf_counter_ns()
     await asyncio.sleep(seconds)
     wall = (time.perf_counter_ns() - before) / 1e9
     used = {pid: (cpu_ns(pid) - cpu[pid]) / 1e9 for pid in cpu}
-    woken = {pid: wakeups(pid) - switches[pid] for pid in cpu}
+    woken = {pid: switches(pid)[0] - slept[pid] for pid in cpu}
     return {
         "server_cpu_percent": 100 * used[here] / wall,
         "workers_cpu_percent": 100 * sum(used[pid] for pid in workers) / wall,
