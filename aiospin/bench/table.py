@@ -30,7 +30,7 @@ def number(value: float | None, digits: int = 3) -> str:
         if abs(value) >= above:
             scaled = value / (1e6 if unit == "M" else 1e3)
             return f"{_digits(scaled, digits)}{unit}"
-    return "0" if value == 0 else _digits(value, digits)
+    return str(int(value)) if value == int(value) else _digits(value, digits)
 
 
 def _digits(value: float, digits: int) -> str:

@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <stdexcept>
+#include <string>
 
 #include "floor/floor.h"
 
