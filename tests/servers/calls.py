@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from aiospin.bench.machine import describe_machine
+
 from .scenarios import REFERENCES, SCENARIOS
 from .table import print_scenario
 from .transports import TRANSPORTS

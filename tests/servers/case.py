@@ -16,9 +16,9 @@ from collections.abc import Sequence
 import uvloop
 
 from aiospin.bench.cpu import cpu_ns
+from aiospin.bench.pace import switches
 from aiospin.bench.samples import percentile
 
-from aiospin.bench.pace import switches
 from .scenarios import CLIENTS, PAYLOADS, SMALL, Figures, closed_loop_name, payload_name
 from .transports import TRANSPORTS
 from .transports.contract import NoModel, Transport

@@ -18,6 +18,7 @@ from typing import Any
 import uvloop
 
 from aiospin.bench.machine import describe_machine
+
 from .pool_names import POOLS
 from .samples import samples_for
 from .server import serving
