@@ -59,6 +59,12 @@ class Broadcasts:
         if self._sending is None:
             self._sending = asyncio.ensure_future(self._send_all())
 
+    def take_back(self) -> list[Call]:
+        """The calls that wait for room. They are not published any more, but for the first, which may be."""
+        waiting = [call for calls in self._pending for call in calls if not call.ended]
+        self._pending.clear()
+        return waiting
+
     def close(self) -> None:
         """Let go of the queue. The workers must be gone."""
         if self._sending is not None:
@@ -86,7 +92,8 @@ class Broadcasts:
                 calls = self._pending[0]
                 if not all(call.ended for call in calls) and not self._try(calls):
                     await self._wait_for_room(calls)
-                self._pending.popleft()
+                if self._pending and self._pending[0] is calls:
+                    self._pending.popleft()
         except QueueClosed:
             return
         finally:

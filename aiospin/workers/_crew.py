@@ -92,8 +92,10 @@ class Crew:
         return "leaving" if berth.link.was_up else "starting"
 
     def future(self) -> asyncio.Future[Any]:
-        """A pending answer."""
+        """A pending answer. RuntimeError in any other event loop than the one in which the group was started."""
         self._require_up()
+        if _loop.here() is not self._station:
+            raise RuntimeError("a group belongs to the event loop in which it was started, and this is another one")
         return self._station.future()
 
     # life
@@ -276,9 +278,10 @@ class Crew:
         timeout = call.options.timeout
         if timeout is not None and timeout < _FOR_EVER:
             call.deadline_ns = time.monotonic_ns() + int(timeout * 1e9)
-            self._alarm(call, call.deadline_ns, self._expire)
         call.pieces()  # what cannot be packed is not accepted
         self._outstanding += 1
+        if call.deadline_ns:
+            self._alarm(call, call.deadline_ns, self._expire)
 
     def _alarm(self, call: Call, at_ns: int, ring: Callable[[Call], None]) -> None:
         """Ring at that time if the call has not ended. A timer may go off early, and then is set again."""
@@ -457,6 +460,8 @@ class Crew:
                         call.sink.fail(copy_of(error))
                         self.give_up(call)
             self._give_up_berth(berth, error)
+        for call in self._broadcasts.take_back():
+            self._fail(call, error)
 
     def _why_nobody(self) -> BaseException:
         found = [berth.given_up for berth in self._berths if berth.given_up is not None]
