@@ -25,7 +25,7 @@ from ends import until
 
 from aiospin.workers import Restart, WorkerDied, WorkerGroup
 
-PATIENCE = 60.0
+PATIENCE = 30.0
 
 WAYS_TO_DIE = {
     "kill": "was killed by SIGKILL",
@@ -136,6 +136,11 @@ class Mortal:
         self.traces.leave("ran", word)
         return word
 
+    def tell_pid(self, word: str) -> int:
+        """Leave a trace."""
+        self.traces.leave("ran", word)
+        return os.getpid()
+
     def hold(self, word: str) -> str:
         """Wait for the gate of that name."""
         self.traces.leave("began", word)
@@ -214,6 +219,11 @@ class AsyncMortal:
         self.traces.leave("ran", word)
         return word
 
+    async def tell_pid(self, word: str) -> int:
+        """Leave a trace."""
+        self.traces.leave("ran", word)
+        return os.getpid()
+
     async def hold(self, word: str) -> str:
         """Wait for the gate of that name, and tell of being cancelled."""
         self.traces.leave("began", word)
@@ -247,6 +257,22 @@ class AsyncMortal:
 
     async def aclose(self) -> None:
         self.traces.leave("closed", os.getpid())
+
+
+class Stubborn(Mortal):
+    """Has a handler for SIGTERM of its own."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        signal.signal(signal.SIGTERM, lambda number, _: self.traces.leave("heard", number))
+
+
+class AsyncStubborn(AsyncMortal):
+    """Likewise."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        signal.signal(signal.SIGTERM, lambda number, _: self.traces.leave("heard", number))
 
 
 def pattern(size: int) -> bytes:
