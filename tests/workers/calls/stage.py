@@ -67,7 +67,7 @@ class Stage:
         return self._waiting.setdefault(place, asyncio.Queue())
 
     async def _enter(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        place, pid = (await reader.readline()).decode().split()
+        place, pid = (await reader.readline()).decode().rsplit(maxsplit=1)
         player = Player(place, int(pid), reader, writer)
         self._players.append(player)
         self._queue(place).put_nowait(player)

@@ -10,9 +10,10 @@ Assumption: the tests' folder is on `sys.path` in spawned children, as in the pr
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 
@@ -101,9 +102,29 @@ class Plain:
             raise KnownError(word)
         return result
 
+    def marked(self) -> Any:
+        """What the constructor was given."""
+        return self.mark
+
+    def pid_at(self, place: str) -> int:
+        """Stand still; then which worker it is."""
+        self.at(place)
+        return os.getpid()
+
+    def named(self, *args: Any, **kwargs: Any) -> list[Any]:
+        """Whatever it was given, by whatever names."""
+        return [list(args), kwargs]
+
     def count(self, n: int) -> Iterator[int]:
         """0 to n - 1."""
         yield from range(n)
+
+    def endless(self) -> Iterator[int]:
+        """0, 1 and so on; what stops it is noted in `runs`."""
+        try:
+            yield from itertools.count()
+        finally:
+            self.runs.append("closed")
 
     def parts(self, place: str, n: int) -> Iterator[int]:
         """0 to n - 1, each after a go. Tells "closed" when it is closed early, and "through" at its end."""
@@ -174,6 +195,27 @@ class Looped:
             raise KnownError(word)
         return result
 
+    async def pid_at(self, place: str) -> int:
+        """Stand still; then which worker it is."""
+        await self.at(place)
+        return os.getpid()
+
+    async def named(self, *args: Any, **kwargs: Any) -> list[Any]:
+        """Whatever it was given, by whatever names."""
+        return [list(args), kwargs]
+
+    def count_at_once(self, n: int) -> Iterator[int]:
+        """A sync generator of a class with async methods."""
+        yield from range(n)
+
+    async def endless(self) -> AsyncIterator[int]:
+        """0, 1 and so on, without a pause; what stops it is noted in `runs`."""
+        try:
+            for number in itertools.count():
+                yield number
+        finally:
+            self.runs.append("closed")
+
     async def count(self, n: int) -> AsyncIterator[int]:
         """0 to n - 1."""
         for number in range(n):
@@ -201,3 +243,6 @@ class Looped:
     async def end(self, status: int = 7) -> None:
         """Take the process down, without any ceremony."""
         os._exit(status)
+
+
+KINDS: Mapping[str, Any] = {"sync": Plain, "async": Looped}

@@ -1,0 +1,75 @@
+"""Groups that the tests of a module share, on each kind of loop, and a check that no test leaves a call behind.
+
+Guarantee: a test that was given `group`, `plain` or `looped` ends with no call pending, or fails.
+Assumption: whoever uses these says `pytestmark = pytest.mark.asyncio(loop_scope="module")`, and kills no worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from hosted import KINDS, Looped, Plain
+from stage import Stage
+
+from aiospin.workers import WorkerGroup
+
+RING = 1 << 18
+Groups = Mapping[str, WorkerGroup[Any]]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stage() -> AsyncIterator[Stage]:
+    """Where the methods of these groups enter."""
+    async with Stage() as stage:
+        yield stage
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def groups(stage: Stage) -> AsyncIterator[Groups]:
+    """Two workers of each kind."""
+    async with (
+        WorkerGroup(Plain, 2, args=(stage.address,), capacity=RING, pipeline=4) as plain,
+        WorkerGroup(Looped, 2, args=(stage.address,), capacity=RING) as looped,
+    ):
+        yield {"sync": plain, "async": looped}
+
+
+@pytest.fixture(params=sorted(KINDS))
+def kind(request: pytest.FixtureRequest) -> str:
+    """Run a test with sync and with async methods."""
+    chosen: str = request.param
+    return chosen
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def group(groups: Groups, kind: str) -> AsyncIterator[WorkerGroup[Any]]:
+    """Of each kind by turns."""
+    yield groups[kind]
+    await settle(groups[kind])
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def plain(groups: Groups) -> AsyncIterator[WorkerGroup[Plain]]:
+    """Sync methods."""
+    yield groups["sync"]
+    await settle(groups["sync"])
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def looped(groups: Groups) -> AsyncIterator[WorkerGroup[Looped]]:
+    """Async methods."""
+    yield groups["async"]
+    await settle(groups["async"])
+
+
+async def settle(group: WorkerGroup[Any]) -> None:
+    """Fail if a call stays pending. A worker answers what was given up before what comes now."""
+    for _ in range(100):
+        for rank in range(group.size):
+            await group.call_one(rank, "pid")
+        if group.statistics().pending == 0:
+            return
+    raise AssertionError(f"calls are left: {group.statistics()}")
