@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from hosted import KINDS, Looped, Plain
-from stage import Stage
+from stage import Stage, settle
 
 from aiospin.workers import WorkerGroup
 
@@ -63,13 +63,3 @@ async def looped(groups: Groups) -> AsyncIterator[WorkerGroup[Looped]]:
     """Async methods."""
     yield groups["async"]
     await settle(groups["async"])
-
-
-async def settle(group: WorkerGroup[Any]) -> None:
-    """Fail if a call stays pending. A worker answers what was given up before what comes now."""
-    for _ in range(100):
-        for rank in range(group.size):
-            await group.call_one(rank, "pid")
-        if group.statistics().pending == 0:
-            return
-    raise AssertionError(f"calls are left: {group.statistics()}")

@@ -81,8 +81,8 @@ class Plain:
         """Typed, for the types of calls."""
         return one + two
 
-    def run(self, name: str) -> str:
-        """Note that it ran."""
+    def run(self, name: str, load: Any = None) -> str:
+        """Note that it ran, whatever it was given to carry."""
         self.runs.append(name)
         return name
 
@@ -171,8 +171,8 @@ class Looped:
         """Typed, for the types of calls."""
         return one + two
 
-    async def run(self, name: str) -> str:
-        """Note that it ran."""
+    async def run(self, name: str, load: Any = None) -> str:
+        """Note that it ran, whatever it was given to carry."""
         self.runs.append(name)
         return name
 

@@ -12,6 +12,9 @@ import itertools
 import os
 import socket
 from types import TracebackType
+from typing import Any
+
+from aiospin.workers import WorkerGroup
 
 _numbers = itertools.count()
 
@@ -86,3 +89,13 @@ class Stage:
         for player in self._players:
             player.close()
         await self._server.wait_closed()
+
+
+async def settle(group: WorkerGroup[Any]) -> None:
+    """Fail if a call stays pending. A worker answers what was given up before what comes now."""
+    for _ in range(100):
+        for rank in range(group.size):
+            await group.call_one(rank, "pid")
+        if group.statistics().pending == 0:
+            return
+    raise AssertionError(f"calls are left: {group.statistics()}")
