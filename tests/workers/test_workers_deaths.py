@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from ends import until
-from mortal import WAYS_TO_DIE, AsyncMortal, Mortal, Traces, assert_died, eventually, is_gone, outcome_of, pattern
+from mortal import WAYS_TO_DIE, AsyncMortal, Mortal, pattern
+from traces import Traces, assert_died, eventually, is_gone, outcome_of
 
 from aiospin import PeerDied
 from aiospin.workers import WorkerDied, WorkerGroup

@@ -8,7 +8,8 @@ import signal
 from typing import Any
 
 import pytest
-from mortal import WAYS_TO_DIE, AsyncMortal, Mortal, Traces, assert_died, outcome_of
+from mortal import WAYS_TO_DIE, AsyncMortal, Mortal
+from traces import Traces, assert_died, outcome_of
 
 from aiospin.workers import Restart, WorkerDied, WorkerGroup
 

@@ -8,7 +8,8 @@ import signal
 from typing import Any
 
 import pytest
-from mortal import WAYS_TO_DIE, AsyncMortal, Mortal, Ordered, Traces, assert_died, eventually, outcome_of
+from mortal import WAYS_TO_DIE, AsyncMortal, Mortal, Ordered
+from traces import Traces, assert_died, eventually, outcome_of
 
 from aiospin.workers import WorkerDied
 

@@ -8,7 +8,8 @@ import signal
 from typing import Any
 
 import pytest
-from mortal import AsyncMortal, Mortal, Traces, eventually, outcome_of
+from mortal import AsyncMortal, Mortal
+from traces import Traces, eventually, outcome_of
 
 from aiospin import QueueClosed
 from aiospin.workers import Restart, StartFailed, WorkerDied

@@ -8,8 +8,9 @@ import signal
 from typing import Any
 
 import pytest
-from mortal import AsyncMortal, AsyncStubborn, Mortal, Stubborn, Traces, eventually, is_gone
+from mortal import AsyncMortal, AsyncStubborn, Mortal, Stubborn
 from programs import Program
+from traces import Traces, eventually, is_gone
 
 from aiospin.workers import Restart, WorkerGroup
 
@@ -142,10 +143,10 @@ CTRL_C = """
     os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.path.append(os.path.join(os.environ["TESTS"], "workers"))
-    import mortal
+    import mortal, traces as tracing
 
     async def work():
-        traces = mortal.Traces(arguments["folder"])
+        traces = tracing.Traces(arguments["folder"])
         async with traces.group(getattr(mortal, arguments["kind"]), 2, start_method=arguments["method"]) as group:
             calls = [asyncio.ensure_future(group.call_one(rank, "hold", str(rank))) for rank in (0, 1)]
             for rank in (0, 1):
