@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from aiospin import Full, QueueClosed, _loop
+from aiospin import ForkedUse, Full, QueueClosed, _loop
 from aiospin.workers import _body
 from aiospin.workers._berth import Berth, next_of
 from aiospin.workers._broadcast import Broadcasts
@@ -156,6 +156,8 @@ class Crew:
 
     async def stop(self, drain: float | None) -> None:
         """Let calls end for up to `drain` seconds, then the workers. Idempotent; all calls of it return at the end."""
+        if self._state != "new" and self._station.inherited:
+            return  # its workers are the parent's
         if self._stopped is not None:
             await asyncio.shield(self._stopped)
         if self._state != "up":
@@ -475,6 +477,8 @@ class Crew:
             raise ValueError(f"rank must be 'any' or from 0 to {self.size - 1}, got {rank!r}")
 
     def _require_up(self) -> None:
+        if self._state != "new" and self._station.inherited:
+            raise ForkedUse("the group belongs to the parent of this process; only there it can be used")
         if self._state != "up":
             raise QueueClosed(f"the group is {'not entered yet' if self._state == 'new' else 'closed'}")
 

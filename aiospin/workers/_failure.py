@@ -121,7 +121,8 @@ def revive(described: bytes | memoryview) -> Exception:
         except Exception:  # noqa: BLE001 - a class may refuse in any way to be made anew
             made = None
     if made is None:
-        made = RemoteError(f"{fields['module']}.{fields['name']}", fields["text"])
+        module = "" if fields["module"] == "builtins" else f"{fields['module']}."
+        made = RemoteError(f"{module}{fields['name']}", fields["text"])
     made.__cause__ = RemoteTraceback(fields["traceback"])
     return made
 

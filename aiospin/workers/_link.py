@@ -24,6 +24,7 @@ from aiospin.workers import _body, _failure, _process
 from aiospin.workers._calls import Call
 from aiospin.workers._child import Spec
 from aiospin.workers._envelope import Envelope, Flag, Kind, pack
+from aiospin.workers._failure import RemoteError
 from aiospin.workers._outbox import Outbox
 
 _log = logging.getLogger("aiospin")
@@ -255,7 +256,8 @@ class Link:
     def how_the_start_failed(self, reason: str) -> str:
         """In words, of a worker that ended before it was ready."""
         if self._failure is not None:
-            return f"{type(self._failure).__name__}: {self._failure}"
+            kind = "" if isinstance(self._failure, RemoteError) else f"{type(self._failure).__name__}: "
+            return f"{kind}{self._failure}"
         if self._was_begun:
             return f"it {reason} while it constructed its object"
         return f"it {reason} before it ran; is the group made under `if __name__ == '__main__':`?"

@@ -61,10 +61,12 @@ def death_of(process: BaseProcess) -> int | None:
 
 
 def thread_counts(threads: int | None) -> Mapping[str, str]:
-    """The variables that tell libraries how many threads to start, but for those that the user has set."""
-    if threads is None:
-        return {}
-    return {name: str(threads) for name in THREAD_COUNTS if name not in os.environ or name in _lent}
+    """The variables that tell libraries how many threads to start: the user's, and `threads` where there is none.
+
+    A forkserver has the environment of when it was started, so that what the user has set has to be said, too.
+    """
+    counts = {name: os.environ[name] for name in THREAD_COUNTS if name in os.environ and name not in _lent}
+    return counts if threads is None else {**dict.fromkeys(THREAD_COUNTS, str(threads)), **counts}
 
 
 def allowed_cpus() -> set[int]:
