@@ -119,6 +119,10 @@ class Plain:
         """0 to n - 1."""
         yield from range(n)
 
+    def echo_each(self, values: list[Any]) -> Iterator[Any]:
+        """One part for each."""
+        yield from values
+
     def endless(self) -> Iterator[int]:
         """0, 1 and so on; what stops it is noted in `runs`."""
         try:
@@ -195,6 +199,12 @@ class Looped:
             raise KnownError(word)
         return result
 
+    def block_at(self, place: str) -> None:
+        """Keep the whole loop standing still until the test says go."""
+        entrance = Entrance(self.stage, place)
+        entrance.wait()
+        entrance.leave()
+
     async def pid_at(self, place: str) -> int:
         """Stand still; then which worker it is."""
         await self.at(place)
@@ -207,6 +217,23 @@ class Looped:
     def count_at_once(self, n: int) -> Iterator[int]:
         """A sync generator of a class with async methods."""
         yield from range(n)
+
+    async def echo_each(self, values: list[Any]) -> AsyncIterator[Any]:
+        """One part for each."""
+        for value in values:
+            yield value
+
+    async def defy(self, place: str) -> str:
+        """Stand still, and when it is cancelled tell so and stand still again."""
+        entrance = Entrance(self.stage, place)
+        try:
+            await entrance.wait_in_loop()
+        except asyncio.CancelledError:
+            entrance.tell("cancelled")
+            await entrance.wait_in_loop()
+        finally:
+            entrance.leave()
+        return "all the same"
 
     async def endless(self) -> AsyncIterator[int]:
         """0, 1 and so on, without a pause; what stops it is noted in `runs`."""

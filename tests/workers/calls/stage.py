@@ -8,6 +8,7 @@ Assumption: used in one event loop, asyncio's or uvloop's.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import socket
@@ -22,22 +23,29 @@ _numbers = itertools.count()
 class Player:
     """A method that is on stage."""
 
-    def __init__(self, place: str, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.place = place
-        self.pid = pid
-        self._reader = reader
-        self._writer = writer
+    def __init__(self, end: socket.socket) -> None:
+        self.place = ""
+        self.pid = 0
+        self._socket = end
+        self._heard = bytearray()
 
     def go(self, word: str = "") -> None:
-        """Let it go on."""
-        self._writer.write(f"{word}\n".encode())
+        """Let it go on. One that has ended does not hear it."""
+        with contextlib.suppress(BrokenPipeError):
+            self._socket.send(f"{word}\n".encode())
 
     async def hear(self) -> str:
         """What it tells next. "" when it has ended."""
-        try:
-            return (await self._reader.readline()).decode().strip()
-        except ConnectionResetError:  # it ended before it read all that it was told
-            return ""
+        while b"\n" not in self._heard:
+            try:
+                more = await asyncio.get_running_loop().sock_recv(self._socket, 4096)
+            except ConnectionResetError:  # it ended before it read all that it was told
+                return ""
+            if not more:
+                return ""
+            self._heard += more
+        said, _, self._heard = self._heard.partition(b"\n")
+        return said.decode()
 
     async def left(self) -> list[str]:
         """Wait for its end, or its process's; what it told until then."""
@@ -46,8 +54,15 @@ class Player:
             told.append(said)
         return told
 
+    async def enter(self) -> str:
+        """Where it says that it is."""
+        self.place, pid = (await self.hear()).rsplit(maxsplit=1)
+        self.pid = int(pid)
+        return self.place
+
     def close(self) -> None:
-        self._writer.close()
+        """It is told that the stage is gone."""
+        self._socket.close()
 
 
 class Stage:
@@ -69,26 +84,32 @@ class Stage:
     def _queue(self, place: str) -> asyncio.Queue[Player]:
         return self._waiting.setdefault(place, asyncio.Queue())
 
-    async def _enter(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        place, pid = (await reader.readline()).decode().rsplit(maxsplit=1)
-        player = Player(place, int(pid), reader, writer)
-        self._players.append(player)
-        self._queue(place).put_nowait(player)
+    async def _welcome(self) -> None:
+        while True:
+            end, _ = await asyncio.get_running_loop().sock_accept(self._socket)
+            end.setblocking(False)
+            player = Player(end)
+            self._players.append(player)
+            self._queue(await player.enter()).put_nowait(player)
 
     async def __aenter__(self) -> Stage:
-        listening = socket.socket(socket.AF_UNIX)
-        listening.bind(self.address)
-        self._server = await asyncio.start_unix_server(self._enter, sock=listening)
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.setblocking(False)
+        self._socket.bind(self.address)
+        self._socket.listen()
+        self._welcoming = asyncio.ensure_future(self._welcome())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Whoever is still on stage is told that it is gone."""
-        self._server.close()
+        self._welcoming.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._welcoming
+        self._socket.close()
         for player in self._players:
             player.close()
-        await self._server.wait_closed()
 
 
 async def settle(group: WorkerGroup[Any]) -> None:
