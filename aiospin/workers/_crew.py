@@ -172,9 +172,9 @@ class Crew:
             for berth in self._berths:
                 link, berth.link = berth.link, None
                 if link is not None:
-                    link.close()
                     for call in link.calls.values():
                         self._end(call)
+                    link.close()
             self._broadcasts.close()
             _loop.wake(self._stopped)
 

@@ -76,7 +76,7 @@ class Caller(Generic[W]):
         The arguments are published once, to all. As soon as one worker raises, the others are told to give up, and that
         exception is raised here. Cancelling the call gives it up everywhere.
         """
-        answers = [Answer(self._crew.future()) for _ in range(self._crew.size)]
+        answers = [Answer(self._crew.future(), keeps=True) for _ in range(self._crew.size)]
         calls = self._crew.ask_all(_name_of(method), args, kwargs, answers, self._options)
         try:
             return list(await asyncio.gather(*(answer.future for answer in answers)))

@@ -212,6 +212,8 @@ class Link:
         if kind == Kind.END:
             call.sink.result(None)
             return
+        if message.buffers and call.sink.keeps:
+            message = message.copy()
         try:
             value = self._body.decode(message.body, message.buffers)
         except Exception as error:  # noqa: BLE001 - the caller gets whatever decoding raises
@@ -340,6 +342,7 @@ class Link:
         self._reader.close()
         self._requests.close()
         self._replies.close()
+        self.calls.clear()
         if self.process is not None:
             if not self._gone:
                 self._station.ignore(self._death)

@@ -11,12 +11,14 @@ import functools
 import inspect
 import signal
 import threading
-from typing import Any
+from typing import Any, Final
 
 from aiospin import QueueClosed, QueueReader, QueueWriter, ReadSlot, _loop
 from aiospin.workers import _failure
 from aiospin.workers._envelope import Envelope, Flag, Kind, pack
 from aiospin.workers._hosted import Hosted
+
+_AT_ONCE: Final = 64
 
 
 class Looped:
@@ -65,6 +67,11 @@ class Looped:
         try:
             while True:
                 self._take(await self._requests.acquire_read())
+                for _ in range(_AT_ONCE):  # no call begins before this turn's end, so one that was given up never does
+                    slot = self._requests.try_acquire_read()
+                    if slot is None:
+                        break
+                    self._take(slot)
         except QueueClosed:
             return
 
