@@ -127,7 +127,7 @@ class Link:
         if starting.exception() is None:
             self.process = starting.result()
             if self._closed:
-                self._reap(self.process)
+                _process.reap(self.process)
 
     # sending
 
@@ -346,13 +346,8 @@ class Link:
         if self.process is not None:
             if not self._gone:
                 self._station.ignore(self._death)
-            self._reap(self.process)
+            _process.reap(self.process)
         if self._pidfd is not None:
             os.close(self._pidfd)
             self._pidfd = None
         _loop.wake(self.gone)
-
-    def _reap(self, process: BaseProcess) -> None:
-        process.kill()
-        process.join()
-        process.close()
