@@ -186,6 +186,24 @@ async def test_a_view_of_a_reply_outlives_the_worker(traces: Traces) -> None:
     view.release()
 
 
+@one_loop
+async def test_an_answer_is_let_go_of_with_its_last_view(traces: Traces) -> None:
+    """Whoever keeps the error of a call that died keeps no answers of others, which would fill the successor's ring."""
+    async with traces.group(Mortal, pipeline=8, capacity=1 << 16) as group:
+        holding = asyncio.ensure_future(group.call_one(0, "hold", "for ever"))
+        await traces.seen("began for ever")
+        waiting = [asyncio.ensure_future(group.call_one(0, "view", 20480)) for _ in range(3)]
+        await asyncio.sleep(0)
+        kill(group)
+        error = await outcome_of(holding)
+        del holding
+        assert {bytes(view) for view in await asyncio.gather(*waiting)} == {pattern(20480)}
+        del waiting
+        for _ in range(10):
+            assert await group.options(timeout=30.0).call_one(0, "view", 20480) == pattern(20480)
+        assert isinstance(error, WorkerDied)
+
+
 # streams
 
 
