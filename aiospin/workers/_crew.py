@@ -55,6 +55,7 @@ class Crew:
         self._backlog: collections.deque[Call] = collections.deque()
         self._numbers = itertools.count(1)
         self._outstanding = 0
+        self._wanted = 0  # of these, calls that somebody waits for
         self._idle: asyncio.Future[bool] | None = None
         self._stopped: asyncio.Future[bool] | None = None
         self._state: Literal["new", "up", "stopping", "closed"] = "new"
@@ -167,7 +168,7 @@ class Crew:
         try:
             await self._stop(drain)
         finally:
-            self._end_everything(QueueClosed("the group is closed"))
+            self._end_everything(QueueClosed("the group was closed before this call had ended"))
             self._state = "closed"
             for berth in self._berths:
                 link, berth.link = berth.link, None
@@ -179,14 +180,14 @@ class Crew:
             _loop.wake(self._stopped)
 
     async def _stop(self, drain: float | None) -> None:
-        closed = QueueClosed("the group is closed")
+        closed = QueueClosed("the group was closed before this call had ended")
         for berth in self._berths:
             if berth.restarting is not None:
                 berth.restarting.cancel()
             if berth.link is None:
                 self._give_up_berth(berth, closed)
         began = time.monotonic()
-        if self._outstanding and drain != 0.0:
+        if self._wanted and drain != 0.0:
             self._idle = self._station.future()
             await asyncio.wait([self._idle], timeout=drain)
         left = None if drain is None else max(_GRACE, drain - (time.monotonic() - began))
@@ -282,6 +283,7 @@ class Crew:
             call.deadline_ns = time.monotonic_ns() + int(timeout * 1e9)
         call.pieces()  # what cannot be packed is not accepted
         self._outstanding += 1
+        self._wanted += 1
         if call.deadline_ns:
             self._alarm(call, call.deadline_ns, self._expire)
 
@@ -300,6 +302,7 @@ class Crew:
             if call.given_up or call.ended:
                 continue
             call.given_up = True
+            self._want_one_less()
             call.sink.give_up()
             having: Link | None = call.link
             if having is None:
@@ -328,7 +331,12 @@ class Crew:
             return
         call.end()
         self._outstanding -= 1
-        if self._outstanding == 0 and self._idle is not None:
+        if not call.given_up:
+            self._want_one_less()
+
+    def _want_one_less(self) -> None:
+        self._wanted -= 1
+        if self._wanted == 0 and self._idle is not None:
             _loop.wake(self._idle)
 
     def _fail(self, call: Call, error: BaseException) -> None:

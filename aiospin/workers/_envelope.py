@@ -64,11 +64,6 @@ class Envelope(NamedTuple):
     body: memoryview
     buffers: Sequence[memoryview]
 
-    def copy(self) -> Envelope:
-        """The same in memory of its own."""
-        buffers = [memoryview(bytes(buffer)) for buffer in self.buffers]
-        return self._replace(body=memoryview(bytes(self.body)), buffers=buffers)
-
     @classmethod
     def parse(cls, data: memoryview) -> Envelope:
         """Take a message apart without copying."""

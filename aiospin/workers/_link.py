@@ -212,10 +212,8 @@ class Link:
         if kind == Kind.END:
             call.sink.result(None)
             return
-        if message.buffers and call.sink.keeps:
-            message = message.copy()
         try:
-            value = self._body.decode(message.body, message.buffers)
+            value = self._body.decode(message.body, message.buffers, own=call.sink.keeps or not call.options.in_place)
         except Exception as error:  # noqa: BLE001 - the caller gets whatever decoding raises
             call.sink.fail(error)
             return
@@ -262,6 +260,8 @@ class Link:
             return f"{kind}{self._failure}"
         if self._was_begun:
             return f"it {reason} while it constructed its object"
+        if "exit code" not in reason:
+            return f"it {reason} before it ran"
         return f"it {reason} before it ran; is the group made under `if __name__ == '__main__':`?"
 
     @property

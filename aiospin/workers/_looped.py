@@ -95,6 +95,8 @@ class Looped:
     def _forget(self, number: int, task: asyncio.Task[None]) -> None:
         del self._tasks[number]
         self._cancelled.discard(number)
+        if not task.cancelled():
+            task.exception()  # SystemExit, which ends the process, needs no words of the loop's
         self._begun.discard(number)
 
     async def _serve_one(self, slot: ReadSlot | None, message: Envelope) -> None:
