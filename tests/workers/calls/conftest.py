@@ -6,17 +6,29 @@ Assumption: whoever uses these says `pytestmark = pytest.mark.asyncio(loop_scope
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import pytest
 import pytest_asyncio
+import uvloop
 from hosted import KINDS, Looped, Plain
 from stage import Stage, settle
 
+import aiospin
 from aiospin.workers import WorkerGroup
 
 RING = 1 << 18
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """One kind of loop per backend: starting processes for both would take twice the time."""
+    if aiospin.backend == "native":
+        return {"uvloop": uvloop.new_event_loop}
+    return {"asyncio": asyncio.SelectorEventLoop}
+
+
 Groups = Mapping[str, WorkerGroup[Any]]
 
 
