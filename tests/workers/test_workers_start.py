@@ -20,7 +20,6 @@ from aiospin import AiospinError, _loop
 from aiospin.workers import RemoteTraceback, Restart, StartFailed, WorkerGroup, _link, _process
 
 METHODS = ["spawn", "forkserver", "fork"]
-one_loop = pytest.mark.asyncio(loop_factories=["uvloop"])
 forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 
@@ -36,7 +35,6 @@ async def failure_of(group: WorkerGroup[Any]) -> StartFailed:
 # what fails
 
 
-@one_loop
 async def test_a_constructor_that_raises_is_the_cause(traces: Traces) -> None:
     """As itself, with its traceback in the worker."""
     error = await failure_of(traces.group(Broken, start_method="spawn"))
@@ -48,7 +46,6 @@ async def test_a_constructor_that_raises_is_the_cause(traces: Traces) -> None:
     assert "raise ValueError(\"'nothing' is broken\")" in str(trace)
 
 
-@one_loop
 async def test_a_module_that_is_not_there_for_the_worker(
     traces: Traces, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,7 +63,6 @@ async def test_a_module_that_is_not_there_for_the_worker(
     assert "soon_gone.py" in str(error.__cause__.__cause__)
 
 
-@one_loop
 @pytest.mark.parametrize("how", WAYS_TO_DIE)
 async def test_a_process_that_ends_while_it_makes_its_object(traces: Traces, how: str) -> None:
     traces.open(f"end by {how}")
@@ -78,7 +74,6 @@ async def test_a_process_that_ends_while_it_makes_its_object(traces: Traces, how
         assert error.__cause__ is None
 
 
-@one_loop
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 async def test_a_process_that_is_killed_while_it_makes_its_object(traces: Traces, number: signal.Signals) -> None:
     entering = asyncio.ensure_future(failure_of(traces.group(Slow, start_method="spawn")))
@@ -128,7 +123,6 @@ def test_what_cannot_be_pickled_is_refused_before_anything_starts(traces: Traces
         WorkerGroup(Mortal, 1, args=(traces.folder, (number for number in range(3))))
 
 
-@one_loop
 async def test_one_of_three_fails_and_the_others_are_ended(traces: Traces) -> None:
     """One is up by then, and its object is closed; the other is still being made."""
     group = WorkerGroup(Mixed, 3, args=(str(traces.folder),), start_method="forkserver")
@@ -144,7 +138,6 @@ async def test_one_of_three_fails_and_the_others_are_ended(traces: Traces) -> No
     assert traces.after("closed") == traces.after("made")
 
 
-@one_loop
 @pytest.mark.parametrize("fail_at", [1, 2, 3])
 async def test_a_process_that_cannot_be_made(traces: Traces, fail_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     real = _process.start
@@ -170,7 +163,6 @@ async def test_a_process_that_cannot_be_made(traces: Traces, fail_at: int, monke
 # what takes long
 
 
-@one_loop
 async def test_start_timeout_names_those_that_are_late(traces: Traces) -> None:
     group = WorkerGroup(Mixed, 3, args=(str(traces.folder), "slow"), start_method="forkserver", start_timeout=0.5)
     with pytest.raises(TimeoutError, match=r"^not ready within 0\.5 s: worker \d(, \d)*$") as caught:
@@ -182,7 +174,6 @@ async def test_start_timeout_names_those_that_are_late(traces: Traces) -> None:
     assert group.pids == (0, 0, 0)
 
 
-@one_loop
 async def test_a_slow_start_is_told_again_and_again(
     traces: Traces, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -260,7 +251,6 @@ async def test_cancelling_while_a_process_is_being_made(
 # a worker that was up
 
 
-@one_loop
 async def test_a_successor_that_cannot_be_made_is_tried_again_and_then_given_up(
     traces: Traces, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -284,7 +274,6 @@ async def test_a_successor_that_cannot_be_made_is_tried_again_and_then_given_up(
     ]
 
 
-@one_loop
 @pytest.mark.parametrize("kind", [Mortal, AsyncMortal])
 async def test_a_successor_that_can_be_made_in_the_end_takes_what_waits(
     traces: Traces, kind: Any, monkeypatch: pytest.MonkeyPatch

@@ -17,7 +17,6 @@ from aiospin.workers import StartFailed, WorkerGroup, _process
 
 METHODS = ["spawn", "forkserver", "fork"]
 COUNTS = _process.THREAD_COUNTS
-one_loop = pytest.mark.asyncio(loop_factories=["uvloop"])
 forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 
@@ -31,7 +30,6 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
 # thread counts
 
 
-@one_loop
 @forks
 @pytest.mark.parametrize("method", METHODS)
 async def test_thread_counts_are_the_workers_alone(
@@ -53,7 +51,6 @@ async def test_thread_counts_are_the_workers_alone(
     assert dict(os.environ) == before
 
 
-@one_loop
 async def test_groups_that_start_at_once_do_not_mix_their_thread_counts(traces: Traces) -> None:
     groups = [traces.group(Mortal, threads=count, start_method="spawn") for count in (2, 3, 4)]
     before = dict(os.environ)
@@ -66,7 +63,6 @@ async def test_groups_that_start_at_once_do_not_mix_their_thread_counts(traces: 
         await asyncio.gather(*(group.aclose() for group in groups))
 
 
-@one_loop
 @pytest.mark.parametrize(
     ("threads", "cpus", "expected"),
     [
@@ -83,7 +79,6 @@ async def test_each_has_its_part_of_the_cpus(traces: Traces, threads: Any, cpus:
         assert await group.call("environment", *COUNTS) == [dict.fromkeys(COUNTS, expected)] * 2
 
 
-@one_loop
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 async def test_thread_counts_are_there_before_the_first_import(
     method: str, leaves_nothing: object, forkserver: None, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
@@ -101,7 +96,6 @@ async def test_thread_counts_are_there_before_the_first_import(
         assert await group.call_one(0, "seen") == "3"
 
 
-@one_loop
 async def test_a_start_that_fails_leaves_the_environment_alone(traces: Traces, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process cannot be made, at the moment when the variables are set for it."""
     before = dict(os.environ)
@@ -121,7 +115,6 @@ async def test_a_start_that_fails_leaves_the_environment_alone(traces: Traces, m
 # CPUs
 
 
-@one_loop
 @forks
 @pytest.mark.parametrize("method", METHODS)
 async def test_workers_are_spread_over_the_cpus(traces: Traces, method: str) -> None:
@@ -134,7 +127,6 @@ async def test_workers_are_spread_over_the_cpus(traces: Traces, method: str) -> 
     assert sorted(os.sched_getaffinity(0)) == mine
 
 
-@one_loop
 async def test_each_rank_may_have_a_set_of_cpus(traces: Traces) -> None:
     mine = os.sched_getaffinity(0)
     chosen = [{min(mine)}, mine, frozenset({max(mine)})]
@@ -195,7 +187,6 @@ def test_more_workers_than_cpus_that_never_park_are_refused() -> None:
         policies_of(many, "pinned")
 
 
-@one_loop
 async def test_a_crowd_on_one_cpu_answers(traces: Traces) -> None:
     """Eight workers share a CPU and still take turns."""
     one = {min(os.sched_getaffinity(0))}

@@ -14,7 +14,6 @@ from aiospin import QueueClosed
 from aiospin.workers import Restart, StartFailed, WorkerGroup, _crew, _process
 
 NEVER = 1e6  # seconds
-one_loop = pytest.mark.asyncio(loop_factories=["uvloop"])
 
 
 def assert_over(group: WorkerGroup[Any]) -> None:
@@ -65,7 +64,6 @@ async def test_leaving_lets_calls_under_way_end(traces: Traces, kind: Any) -> No
     await refuses_calls(group)
 
 
-@one_loop
 async def test_nothing_new_is_accepted_while_the_rest_ends(traces: Traces) -> None:
     async with traces.group(Mortal) as group:
         running = asyncio.ensure_future(group.call_one(0, "hold", "running"))
@@ -79,7 +77,6 @@ async def test_nothing_new_is_accepted_while_the_rest_ends(traces: Traces) -> No
         assert running.done() and await running == "running"
 
 
-@one_loop
 async def test_closing_twice_and_at_once(traces: Traces) -> None:
     """Whoever closes goes on only when the processes have ended."""
     async with traces.group(Mortal) as group:
@@ -100,7 +97,6 @@ async def test_closing_twice_and_at_once(traces: Traces) -> None:
     assert traces.after("closed") == [str(pid)]
 
 
-@one_loop
 async def test_a_group_is_entered_once(traces: Traces) -> None:
     group = traces.group(Mortal)
     with pytest.raises(QueueClosed, match="not entered yet"):
@@ -113,7 +109,6 @@ async def test_a_group_is_entered_once(traces: Traces) -> None:
         await group.__aenter__()
 
 
-@one_loop
 async def test_what_waits_for_a_rank_without_a_worker_is_not_waited_for(traces: Traces) -> None:
     async with traces.group(Mortal, 2, restart=Restart(first=NEVER, most=NEVER), drain_timeout=None) as group:
         assert isinstance(await outcome_of(asyncio.ensure_future(group.call_one(0, "die", "kill"))), Exception)
@@ -145,7 +140,6 @@ async def test_an_exception_gives_async_calls_up(traces: Traces) -> None:
     assert_over(group)
 
 
-@one_loop
 @pytest.mark.parametrize("how", ["exception", "drain_timeout"])
 async def test_a_sync_call_that_does_not_end_is_killed(
     traces: Traces, how: str, monkeypatch: pytest.MonkeyPatch
@@ -170,7 +164,6 @@ async def test_a_sync_call_that_does_not_end_is_killed(
     assert_over(group)
 
 
-@one_loop
 async def test_a_sync_call_that_ends_in_the_grace_period_lets_the_object_close(traces: Traces) -> None:
     """What was behind it is not run any more."""
     async with traces.group(Mortal, pipeline=4, drain_timeout=0.01) as group:
@@ -186,7 +179,6 @@ async def test_a_sync_call_that_ends_in_the_grace_period_lets_the_object_close(t
     assert traces.after("ran") == []
 
 
-@one_loop
 async def test_cancelling_the_end_ends_it_by_force(traces: Traces) -> None:
     """No caller waits for ever, and no process is left."""
     group = traces.group(Mortal, 2)
@@ -211,7 +203,6 @@ async def test_cancelling_the_end_ends_it_by_force(traces: Traces) -> None:
     await group.aclose()
 
 
-@one_loop
 async def test_a_worker_that_dies_while_the_group_drains(traces: Traces) -> None:
     """Its calls fail with that, and the others' end as they would."""
     async with traces.group(Mortal, 2) as group:
@@ -234,7 +225,6 @@ async def test_a_worker_that_dies_while_the_group_drains(traces: Traces) -> None
     assert traces.after("ran") == []
 
 
-@one_loop
 @pytest.mark.parametrize("outcome", ["made", "refused"])
 async def test_a_successor_that_is_being_made_does_not_outlive_the_group(
     traces: Traces, outcome: str, monkeypatch: pytest.MonkeyPatch
@@ -269,7 +259,6 @@ async def test_a_successor_that_is_being_made_does_not_outlive_the_group(
 # the object's own end
 
 
-@one_loop
 async def test_an_object_that_cannot_be_closed_stops_nobody(traces: Traces) -> None:
     async with traces.group(Unclosable, 2) as group:
         pids = group.pids

@@ -14,7 +14,6 @@ from traces import Traces, eventually, is_gone
 
 from aiospin.workers import Restart, WorkerGroup
 
-one_loop = pytest.mark.asyncio(loop_factories=["uvloop"])
 forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 
@@ -46,7 +45,6 @@ async def test_sigterm_lets_what_runs_end_and_closes_the_object(traces: Traces, 
     assert traces.after("closed") == [str(pid), str(successors[0])]
 
 
-@one_loop
 async def test_sigterm_waits_for_all_that_run_beside_each_other(traces: Traces) -> None:
     async with traces.group(AsyncMortal) as group:
         pid = group.pids[0]
@@ -72,7 +70,6 @@ async def succeeds_only_after(
 
 @pytest.mark.parametrize("kind", [Mortal, AsyncMortal])
 @pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
-@one_loop
 @forks
 async def test_sigterm_to_an_idle_worker_is_an_orderly_end(traces: Traces, kind: Any, method: str) -> None:
     """The moment it is up, again and again, without a call: that is no failure, so no attempt is used up."""
@@ -87,7 +84,6 @@ async def test_sigterm_to_an_idle_worker_is_an_orderly_end(traces: Traces, kind:
         assert await group.call_one(0, "note", "well") == "well"
 
 
-@one_loop
 @pytest.mark.parametrize("kind", [Stubborn, AsyncStubborn])
 async def test_the_programs_own_handler_wins(traces: Traces, kind: Any) -> None:
     async with traces.group(kind) as group:
