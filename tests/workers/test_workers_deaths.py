@@ -168,7 +168,7 @@ async def test_a_reply_that_was_published_counts(traces: Traces, first: str) -> 
 
 
 async def test_a_view_of_a_reply_outlives_the_worker(traces: Traces) -> None:
-    async with traces.group(Mortal) as group:
+    async with traces.group(Mortal, in_place=True) as group:
         pid = group.pids[0]
         view = await group.call_one(0, "view", 1 << 16)
         kill(group)
@@ -180,7 +180,7 @@ async def test_a_view_of_a_reply_outlives_the_worker(traces: Traces) -> None:
 
 async def test_an_answer_is_let_go_of_with_its_last_view(traces: Traces) -> None:
     """Whoever keeps the error of a call that died keeps no answers of others, which would fill the successor's ring."""
-    async with traces.group(Mortal, pipeline=8, capacity=1 << 16) as group:
+    async with traces.group(Mortal, pipeline=8, capacity=1 << 16, in_place=True) as group:
         holding = asyncio.ensure_future(group.call_one(0, "hold", "for ever"))
         await traces.seen("began for ever")
         waiting = [asyncio.ensure_future(group.call_one(0, "view", 20480)) for _ in range(3)]

@@ -239,9 +239,9 @@ async def test_arguments_that_do_not_travel_are_refused_at_once(faulty: WorkerGr
 
 
 async def test_the_error_names_the_type_that_does_not_travel(faulty: WorkerGroup[Any]) -> None:
-    with pytest.raises(TypeError, match=r"hosted\.KnownError is no plain object; name codec='pickle'"):
+    with pytest.raises(TypeError, match=r"hosted\.KnownError is no plain object; a group with codec='pickle'"):
         await faulty.call_one(0, "add", KnownError())
-    with pytest.raises(TypeError, match=r"builtins\.object is no plain object; name codec='pickle'"):
+    with pytest.raises(TypeError, match=r"builtins\.object is no plain object; a group with codec='pickle'"):
         await faulty.call_one(0, "give", "object")
 
 
