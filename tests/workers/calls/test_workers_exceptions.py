@@ -135,7 +135,7 @@ async def test_an_argument_that_does_not_travel_arrives_as_its_text(faulty: Work
     error = await caught(faulty, "objects as args")
     assert type(error) is KnownError
     assert error.args[0].startswith("<object object at")
-    assert error.args[1:] == ("[1]", b"bytes", None, 1.5, 3)
+    assert error.args[1:] == ([1], b"bytes", None, 1.5, 3)
 
 
 async def test_numbers_and_text_of_every_kind_travel(faulty: WorkerGroup[Any]) -> None:
