@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import os
 import socket
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any
 
@@ -72,6 +73,7 @@ class Stage:
         self.address = f"\0aiospin-tests-{os.getpid()}-{next(_numbers)}"
         self._waiting: dict[str, asyncio.Queue[Player]] = {}
         self._players: list[Player] = []
+        self._dismissed: set[str] = set()
 
     async def entered(self, place: str) -> Player:
         """Wait until a method enters there. Each entrance is told of once."""
@@ -80,6 +82,32 @@ class Stage:
     def has_entered(self, place: str) -> bool:
         """Whether one that `entered` has not told of is there."""
         return not self._queue(place).empty()
+
+    def dismiss(self, place: str) -> None:
+        """Whoever is there or enters there goes on at once."""
+        self._dismissed.add(place)
+        queue = self._queue(place)
+        while not queue.empty():
+            queue.get_nowait().go()
+
+    async def begun(
+        self, place: str, call: Callable[[str, float], Coroutine[Any, Any, Any]], methods: int = 1
+    ) -> tuple[asyncio.Task[Any], list[Player]]:
+        """Make `call(place, timeout)` with ever more time, until that many methods begin before it is over."""
+        timeout = 0.1
+        for number in itertools.count():
+            there = f"{place} {number}"
+            task = asyncio.ensure_future(call(there, timeout))
+            entering = asyncio.gather(*(self.entered(there) for _ in range(methods)))
+            await asyncio.wait({task, entering}, return_when=asyncio.FIRST_COMPLETED)
+            if entering.done():
+                return task, entering.result()
+            assert isinstance(task.exception(), (TimeoutError, asyncio.TimeoutError)), task
+            entering.cancel()
+            await asyncio.wait([entering])
+            self.dismiss(there)
+            timeout *= 2
+        raise AssertionError
 
     def _queue(self, place: str) -> asyncio.Queue[Player]:
         return self._waiting.setdefault(place, asyncio.Queue())
@@ -90,7 +118,10 @@ class Stage:
             end.setblocking(False)
             player = Player(end)
             self._players.append(player)
-            self._queue(await player.enter()).put_nowait(player)
+            if await player.enter() in self._dismissed:
+                player.go()
+            else:
+                self._queue(player.place).put_nowait(player)
 
     async def __aenter__(self) -> Stage:
         self._socket = socket.socket(socket.AF_UNIX)

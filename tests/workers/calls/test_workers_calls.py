@@ -191,14 +191,14 @@ async def test_a_factory_gets_its_arguments_whatever_pickles() -> None:
         assert await group.call_one(0, Plain.marked) == mark
 
 
-async def test_options_leave_the_caller_as_it_was(group: WorkerGroup[Any], stage: Stage) -> None:
+async def test_options_leave_the_caller_as_it_was(group: WorkerGroup[Any], stage: Stage, kind: str) -> None:
     hurried = group.options(timeout=0.01)
     patient = hurried.options(timeout=None)
     assert isinstance(hurried, Caller)
     assert not isinstance(hurried, WorkerGroup)
     with pytest.raises(TimeoutError):
-        await hurried.options(delivery="at_least_once").call_one(0, "at", "hurried")  # keeps the time-out
-    (await stage.entered("hurried")).go()
+        await hurried.options(delivery="at_least_once").call_one(0, "at", f"hurried {kind}")  # keeps the time-out
+    stage.dismiss(f"hurried {kind}")
     for caller in (group, patient):
         calling = asyncio.ensure_future(caller.call_one(0, "at", "patient"))
         player = await stage.entered("patient")

@@ -123,7 +123,7 @@ async def test_leaving_a_stream_early_cancels_an_async_generator(looped: WorkerG
 
 async def test_a_stream_that_never_pauses_can_be_left(group: WorkerGroup[Any]) -> None:
     async for part in group.stream(0, "endless"):
-        if part == 1000:
+        if part == 10:
             break
     while "closed" not in await group.call_one(0, "what_ran"):
         await asyncio.sleep(0)
@@ -164,9 +164,12 @@ async def test_a_stream_that_waits_for_its_turn_never_begins(plain: WorkerGroup[
 
 
 async def test_wait_for_ends_the_call(looped: WorkerGroup[Looped], stage: Stage) -> None:
+    waiting, (player,) = await stage.begun(
+        "waited for", lambda place, timeout: asyncio.wait_for(looped.call_one(0, Looped.at, place), timeout)
+    )
+    assert await player.left() == ["cancelled"]
     with pytest.raises(asyncio.TimeoutError):
-        await asyncio.wait_for(looped.call_one(0, Looped.at, "waited for"), 0.01)
-    assert await (await stage.entered("waited for")).left() == ["cancelled"]
+        await waiting
 
 
 async def test_cancelling_a_gather_ends_every_call(looped: WorkerGroup[Looped], stage: Stage) -> None:

@@ -22,32 +22,41 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 SOON = 0.01
 
 
-async def test_the_error_is_the_built_in_one_and_names_the_method(group: WorkerGroup[Any], stage: Stage) -> None:
+async def test_the_error_is_the_built_in_one_and_names_the_method(
+    group: WorkerGroup[Any], stage: Stage, kind: str
+) -> None:
     began = time.monotonic()
     with pytest.raises(TimeoutError, match=r"at\(\) of worker 1 did not end within 0\.01 s") as caught:
-        await group.options(timeout=SOON).call_one(1, "at", "too long")
+        await group.options(timeout=SOON).call_one(1, "at", f"too long, {kind}")
     assert type(caught.value) is builtins.TimeoutError
     assert time.monotonic() - began >= SOON
-    (await stage.entered("too long")).go()
+    stage.dismiss(f"too long, {kind}")
 
 
-async def test_a_call_for_any_names_no_worker(group: WorkerGroup[Any], stage: Stage) -> None:
+async def test_a_call_for_any_names_no_worker(group: WorkerGroup[Any], stage: Stage, kind: str) -> None:
     with pytest.raises(TimeoutError, match=r"^at\(\) did not end within 0\.01 s$"):
-        await group.options(timeout=SOON).call_one("any", "at", "any too long")
-    (await stage.entered("any too long")).go()
+        await group.options(timeout=SOON).call_one("any", "at", f"any, {kind}")
+    stage.dismiss(f"any, {kind}")
 
 
 async def test_an_async_method_is_cancelled_in_the_worker(looped: WorkerGroup[Looped], stage: Stage) -> None:
+    calling, (player,) = await stage.begun(
+        "overdue", lambda place, timeout: looped.options(timeout=timeout).call_one(0, Looped.at, place)
+    )
+    assert await player.left() == ["cancelled"]
     with pytest.raises(TimeoutError):
-        await looped.options(timeout=SOON).call_one(0, Looped.at, "overdue")
-    assert await (await stage.entered("overdue")).left() == ["cancelled"]
+        await calling
 
 
 async def test_a_sync_method_runs_on_and_its_worker_stays_usable(plain: WorkerGroup[Plain], stage: Stage) -> None:
+    calling, (player,) = await stage.begun(
+        "late", lambda place, timeout: plain.options(timeout=timeout).call_one(0, Plain.at, place, "late")
+    )
     with pytest.raises(TimeoutError):
-        await plain.options(timeout=SOON).call_one(0, Plain.at, "overdue", "late")
+        await calling
     after = asyncio.ensure_future(plain.call_one(0, Plain.echo, "in time"))
-    (await stage.entered("overdue")).go()
+    player.go()
+    assert await player.left() == []
     assert await after == "in time"
 
 
@@ -78,8 +87,10 @@ async def test_a_worker_looks_at_the_deadline_itself(leaves_nothing: object) -> 
 
 
 async def test_a_call_of_all_is_late_when_one_worker_is(looped: WorkerGroup[Looped], stage: Stage) -> None:
-    calling = asyncio.ensure_future(looped.options(timeout=0.3).call(Looped.at, "one is late"))
-    players = {player.pid: player for player in [await stage.entered("one is late") for _ in range(2)]}
+    calling, both = await stage.begun(
+        "one is late", lambda place, timeout: looped.options(timeout=timeout).call(Looped.at, place), 2
+    )
+    players = {player.pid: player for player in both}
     players[looped.pids[0]].go()
     with pytest.raises(TimeoutError, match="of worker 1"):
         await calling
@@ -87,13 +98,17 @@ async def test_a_call_of_all_is_late_when_one_worker_is(looped: WorkerGroup[Loop
 
 
 async def test_a_stream_has_one_deadline_for_all_its_parts(group: WorkerGroup[Any], stage: Stage) -> None:
-    parts = group.options(timeout=0.3).stream(0, "parts", "slow parts", 1000)
-    first = asyncio.ensure_future(parts.__anext__())
-    player = await stage.entered("slow parts")
+    taken = []
+
+    async def take(place: str, timeout: float) -> None:
+        async for part in group.options(timeout=timeout).stream(0, "parts", place, 1000):
+            taken.append(part)
+
+    taking, (player,) = await stage.begun("slow parts", take)
     player.go()
-    assert await first == 0
     with pytest.raises(TimeoutError, match=r"parts\(\) of worker 0"):
-        await parts.__anext__()
+        await taking
+    assert taken in ([0], [])
     await group.call_one(1, "echo")
     player.go()
     player.go()
@@ -134,7 +149,7 @@ async def test_a_time_out_of_the_whole_group_is_the_default_of_each_call() -> No
     async with Stage() as stage, WorkerGroup(Looped, 1, args=(stage.address,), timeout=SOON) as group:
         with pytest.raises(TimeoutError):
             await group.call_one(0, Looped.at, "standing")
-        (await stage.entered("standing")).go()
+        stage.dismiss("standing")
         calling = asyncio.ensure_future(group.options(timeout=None).call_one(0, Looped.at, "no hurry", 1))
         player = await stage.entered("no hurry")
         await asyncio.sleep(2 * SOON)
