@@ -270,3 +270,21 @@ async def test_long_calls_do_not_use_up_the_room_of_others(looped: WorkerGroup[L
         assert len(await looped.call_one(0, Looped.echo, bytes(RING // 8))) == RING // 8, number
     await given_up(lasting)
     assert await player.left() == ["cancelled"]
+
+
+async def test_a_cancel_gets_past_what_waits_for_room(group: WorkerGroup[Any], stage: Stage) -> None:
+    """After a few parts at most: each of them gives room to one of the calls that came before the cancel."""
+    parts = stream(group, 0, "parts", "in the way", 1 << 30)
+    first = asyncio.ensure_future(parts.__anext__())
+    player = await stage.entered("in the way")
+    player.go()
+    assert await first == 0
+    others = [asyncio.ensure_future(group.call_one(0, "echo", bytes(RING // 2))) for _ in range(4)]
+    await group.call_one(1, "echo")
+    await parts.aclose()
+    leaving = asyncio.ensure_future(player.left())
+    while not leaving.done():
+        player.go()
+        await group.call_one(1, "echo")
+    assert leaving.result() in (["closed"], ["cancelled"])
+    assert [len(answer) for answer in await asyncio.gather(*others)] == [RING // 2] * 4
