@@ -132,10 +132,13 @@ class Msgpack:
         if code == _ARRAY:
             import numpy
 
-            index, kind, shape = self._decoder.decode(data)
-            dtype = numpy.lib.format.descr_to_dtype(_as_descr(kind))
-            array: Any = numpy.frombuffer(self._kept(index), dtype)
-            return array.reshape(shape)
+            try:
+                index, kind, shape = self._decoder.decode(data)
+                dtype = numpy.lib.format.descr_to_dtype(_as_descr(kind))
+                array: Any = numpy.frombuffer(self._kept(index), dtype)
+                return array.reshape(shape)
+            except (ValueError, TypeError, OverflowError, MemoryError) as error:
+                raise CorruptMessage(f"an array cannot be read: {error}") from error
         if code in (_VIEW, _BYTES):
             index = int.from_bytes(data, "little")
             return self._kept(index) if code == _VIEW else bytes(self._buffer(index))

@@ -19,7 +19,7 @@ PLAIN = st.recursive(
     max_leaves=20,
 )
 BUFFERS = st.lists(st.binary(max_size=300), max_size=5)
-DAMAGE = (CorruptMessage, ValueError, TypeError)  # the last two of NumPy, for what is no array's head
+
 EXAMPLES = settings(max_examples=50, deadline=None)
 
 
@@ -101,7 +101,7 @@ def test_a_damaged_body_is_read_or_refused(value: Any, harm: st.DataObject) -> N
     for _ in range(harm.draw(st.integers(1, 3))):
         damaged[harm.draw(st.integers(0, len(damaged) - 1))] = harm.draw(st.integers(0, 255))
     kept = buffers[: harm.draw(st.integers(0, len(buffers)))]
-    with contextlib.suppress(*DAMAGE):
+    with contextlib.suppress(CorruptMessage):
         codec.decode(memoryview(bytes(damaged)), [memoryview(bytes(buffer)) for buffer in kept])
 
 
