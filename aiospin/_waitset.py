@@ -164,11 +164,11 @@ class WaitSet:
             look_after_at = time.monotonic() + self._period
             self._gather()
             while not (ready := self._look()):
-                deadline.check("no member was ready")
                 if not blocking_told and _loop.is_running() and timeout != 0:
                     blocking_told = True
                     for member in list(self._entries)[:1]:
                         member._blocking()
+                deadline.check("no member was ready")
                 nap = next(naps)
                 self._gather(min(self._period, _sooner(deadline.remaining(), nap) or LOOK_AFTER))
                 if time.monotonic() >= look_after_at:

@@ -119,8 +119,14 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def pytest_asyncio_loop_factories() -> Mapping[str, LoopFactory]:
-    """Run each `async def` test once per loop. `@pytest.mark.asyncio(loop_factories=["uvloop"])` narrows it."""
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, LoopFactory]:
+    """Run each `async def` test once per loop. `@pytest.mark.asyncio(loop_factories=["uvloop"])` narrows it.
+
+    What stands on the public calls alone and starts processes is played on one loop by each backend.
+    """
+    if "workers" in item.path.parts:
+        name = "uvloop" if aiospin.backend == "native" else "asyncio"
+        return {name: LOOPS[name]}
     return LOOPS
 
 

@@ -161,26 +161,26 @@ async def test_a_blocking_call_that_would_wait_warns(call: str) -> None:
 
         def block() -> None:
             if call == "get":
-                reader.get(timeout=0.001)
+                reader.get(timeout=0.02)
             elif call == "get_many":
-                reader.get_many(1, timeout=0.001)
+                reader.get_many(1, timeout=0.02)
             elif call == "with":
-                with reader.acquire_read(timeout=0.001):
+                with reader.acquire_read(timeout=0.02):
                     raise AssertionError
             elif call == "for":
                 asyncio.get_running_loop().call_soon(writer.close)
                 next(iter(reader))
             elif call == "wait_any":
-                wait_any(reader, timeout=0.001)
+                wait_any(reader, timeout=0.02)
             elif call == "wait_sync":
                 with WaitSet([reader]) as waits:
-                    waits.wait_sync(timeout=0.001)
+                    waits.wait_sync(timeout=0.02)
             else:
                 fill(writer)
                 if call == "put":
-                    writer.put(content(0, 1000), timeout=0.001)
+                    writer.put(content(0, 1000), timeout=0.02)
                 else:
-                    with writer.acquire_write(1000, timeout=0.001):
+                    with writer.acquire_write(1000, timeout=0.02):
                         raise AssertionError
 
         if call == "for":  # has no time-out: the warning, made an error, ends it

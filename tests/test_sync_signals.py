@@ -213,10 +213,22 @@ def test_a_handler_may_use_other_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """The handler itself writes what the interrupted wait is waiting for."""
     monkeypatch.setattr(fallback_waiting, "_NAP", 3600.0)
     with pair() as (writer, reader), ThreadPoolExecutor(1) as pool:
-        before = signal.signal(signal.SIGUSR1, lambda number, frame: writer.put(b"from the handler"))
+        written: list[int] = []
+
+        def write_once(number: int, frame: object) -> None:
+            if not written:
+                written.append(number)
+                writer.put(b"from the handler")
+
+        def insist() -> None:
+            """A signal that comes just before the kernel sleeps is heard with the next one, where naps are long."""
+            until(lambda: written or signal.pthread_kill(main_thread(), signal.SIGUSR1))
+
+        before = signal.signal(signal.SIGUSR1, write_once)
         try:
-            pool.submit(signal_main_thread, reader, lambda: None)
+            insisting = pool.submit(signal_main_thread, reader, insist)
             assert reader.get() == b"from the handler"
+            insisting.result()
         finally:
             signal.signal(signal.SIGUSR1, before)
 

@@ -12,6 +12,7 @@ TypeError at the sender, naming the type.
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ Encoded: TypeAlias = tuple[bytes, Sequence[Any]]
 """A body, and byte views of what travels in place beside it."""
 
 _ARRAY, _VIEW, _BYTES = 1, 2, 3  # extension types
+_PICKLE: Final = "a group with codec='pickle' sends whatever pickles"
 _IN_PLACE: Final = 4096  # bytes objects of this length and more are not copied into the body
 
 
@@ -39,8 +41,8 @@ class Body(Protocol):
         """The body and the buffers in place beside it."""
         ...
 
-    def decode(self, body: memoryview, buffers: Sequence[memoryview]) -> Any:
-        """The value. Views in it keep the slot."""
+    def decode(self, body: memoryview, buffers: Sequence[memoryview], *, own: bool = False) -> Any:
+        """The value. Arrays and views in it keep the slot, unless they are to `own` their bytes."""
         ...
 
 
@@ -58,6 +60,7 @@ class Msgpack:
         self._errors = msgspec.MsgspecError
         self._buffers: list[Any] = []
         self._received: Sequence[memoryview] = ()
+        self._own = False
         self._encoder = msgspec.msgpack.Encoder(enc_hook=self._encode_other)
         self._decoder = msgspec.msgpack.Decoder(ext_hook=self._decode_other)
 
@@ -81,9 +84,9 @@ class Msgpack:
         finally:
             self._buffers = []
 
-    def decode(self, body: memoryview, buffers: Sequence[memoryview]) -> Any:
-        """The value. Views in it keep the slot."""
-        self._received = buffers
+    def decode(self, body: memoryview, buffers: Sequence[memoryview], *, own: bool = False) -> Any:
+        """The value. Arrays and views in it keep the slot, unless they are to `own` their bytes."""
+        self._received, self._own = buffers, own
         try:
             return self._decoder.decode(body)
         except self._errors as error:
@@ -109,9 +112,9 @@ class Msgpack:
         numpy = sys.modules.get("numpy")
         if numpy is not None and isinstance(item, numpy.ndarray):
             if type(item) not in (numpy.ndarray, numpy.memmap):
-                raise TypeError(f"{_name_of(item)} is more than an array; send what it holds, or name codec='pickle'")
+                raise TypeError(f"{_name_of(item)} is more than an array; {_PICKLE}")
             if item.dtype.hasobject:
-                raise TypeError(f"an array of {item.dtype} holds Python objects and cannot travel; name codec='pickle'")
+                raise TypeError(f"an array of {item.dtype} holds Python objects; {_PICKLE}")
             array = numpy.ascontiguousarray(item)
             self._buffers.append(memoryview(array.reshape(-1).view(numpy.uint8)) if array.nbytes else b"")
             kind = numpy.lib.format.dtype_to_descr(array.dtype)
@@ -121,20 +124,29 @@ class Msgpack:
             plain = item.item()
             if not isinstance(plain, numpy.generic):
                 return plain
-        raise TypeError(f"{_name_of(item)} is no plain object; name codec='pickle'")
+        if inspect.isgenerator(item) or inspect.isasyncgen(item):
+            raise TypeError(f"{item.__qualname__}() gives its results one by one: call it with stream()")
+        raise TypeError(f"{_name_of(item)} is no plain object; {_PICKLE}")
 
     def _decode_other(self, code: int, data: memoryview) -> Any:
         if code == _ARRAY:
             import numpy
 
-            index, kind, shape = self._decoder.decode(data)
-            dtype = numpy.lib.format.descr_to_dtype(_as_descr(kind))
-            array: Any = numpy.frombuffer(self._buffer(index), dtype)
-            return array.reshape(shape)
+            try:
+                index, kind, shape = self._decoder.decode(data)
+                dtype = numpy.lib.format.descr_to_dtype(_as_descr(kind))
+                array: Any = numpy.frombuffer(self._kept(index), dtype)
+                return array.reshape(shape)
+            except (ValueError, TypeError, OverflowError, MemoryError) as error:
+                raise CorruptMessage(f"an array cannot be read: {error}") from error
         if code in (_VIEW, _BYTES):
-            buffer = self._buffer(int.from_bytes(data, "little"))
-            return buffer if code == _VIEW else bytes(buffer)
+            index = int.from_bytes(data, "little")
+            return self._kept(index) if code == _VIEW else bytes(self._buffer(index))
         raise CorruptMessage(f"extension type {code} is unknown")
+
+    def _kept(self, index: int) -> memoryview:
+        buffer = self._buffer(index)
+        return memoryview(bytearray(buffer)) if self._own else buffer
 
     def _buffer(self, index: int) -> memoryview:
         if not 1 <= index <= len(self._received):
@@ -171,9 +183,9 @@ class Pickle:
         body = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
         return body, [buffer.raw() for buffer in buffers]
 
-    def decode(self, body: memoryview, buffers: Sequence[memoryview]) -> Any:
-        """The value. Views in it keep the slot."""
-        return pickle.loads(body, buffers=buffers)
+    def decode(self, body: memoryview, buffers: Sequence[memoryview], *, own: bool = False) -> Any:
+        """The value. What lies in its buffers keeps the slot, unless it is to `own` its bytes."""
+        return pickle.loads(body, buffers=[bytearray(buffer) for buffer in buffers] if own else buffers)
 
 
 _BODIES: Final[Mapping[str, Callable[[], Body]]] = {"msgpack": Msgpack, "pickle": Pickle}

@@ -59,6 +59,12 @@ class Broadcasts:
         if self._sending is None:
             self._sending = asyncio.ensure_future(self._send_all())
 
+    def take_back(self) -> list[Call]:
+        """The calls that wait for room. They are not published any more, but for the first, which may be."""
+        waiting = [call for calls in self._pending for call in calls if not call.ended]
+        self._pending.clear()
+        return waiting
+
     def close(self) -> None:
         """Let go of the queue. The workers must be gone."""
         if self._sending is not None:
@@ -67,8 +73,10 @@ class Broadcasts:
         self._queue.close()
 
     def _try(self, calls: Sequence[Call]) -> bool:
+        if all(call.ended for call in calls):
+            return True
         links = self._ranks.everybody()
-        pieces = calls[0].pieces()
+        pieces = _pieces_of(calls)
         # A message that needs most of the ring would have to be taken before it is announced.
         if links is None or sum(map(len, pieces)) > self._queue.capacity // 2:
             self._ranks.send_each(calls)
@@ -84,9 +92,10 @@ class Broadcasts:
         try:
             while self._pending:
                 calls = self._pending[0]
-                if not all(call.ended for call in calls) and not self._try(calls):
+                if not self._try(calls):
                     await self._wait_for_room(calls)
-                self._pending.popleft()
+                if self._pending and self._pending[0] is calls:
+                    self._pending.popleft()
         except QueueClosed:
             return
         finally:
@@ -97,5 +106,10 @@ class Broadcasts:
         if links is None:
             self._ranks.send_each(calls)
         else:
-            await self._writer.aput(*calls[0].pieces())
+            await self._writer.aput(*_pieces_of(calls))
             self._ranks.announce(calls, links)
+
+
+def _pieces_of(calls: Sequence[Call]) -> Sequence[Any]:
+    """The message that is the same for all; of a call that has ended it is gone."""
+    return next(call for call in calls if not call.ended).pieces()

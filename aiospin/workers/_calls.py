@@ -24,6 +24,11 @@ class Sink(Protocol):
         """Whether nobody waits any more."""
         ...
 
+    @property
+    def keeps(self) -> bool:
+        """Whether what comes now may lie here for a while, and so must not take up room in a ring."""
+        ...
+
     def part(self, value: Any) -> None:
         """One of many."""
         ...
@@ -44,8 +49,9 @@ class Sink(Protocol):
 class Answer:
     """A single answer, awaited through `future`."""
 
-    def __init__(self, future: asyncio.Future[Any]) -> None:
+    def __init__(self, future: asyncio.Future[Any], *, keeps: bool = False) -> None:
         self.future = future
+        self.keeps = keeps
 
     @property
     def done(self) -> bool:
@@ -84,6 +90,11 @@ class Parts:
     def done(self) -> bool:
         """All are here."""
         return self._over
+
+    @property
+    def keeps(self) -> bool:
+        """Nobody has taken the one before."""
+        return bool(self._ready)
 
     def part(self, value: Any) -> None:
         """One more."""
@@ -165,7 +176,8 @@ class Call:
         return self._pieces
 
     def end(self) -> None:
-        """The worker is done with it, or it will never get there."""
+        """The worker is done with it, or it will never get there. It holds nothing any more."""
         self.ended = True
+        self.link, self.body, self.buffers, self._pieces = None, b"", (), None
         for timer in self.timers:
             timer.cancel()

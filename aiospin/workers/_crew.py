@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from aiospin import Full, QueueClosed, _loop
+from aiospin import ForkedUse, Full, QueueClosed, _loop
 from aiospin.workers import _body
 from aiospin.workers._berth import Berth, next_of
 from aiospin.workers._broadcast import Broadcasts
@@ -55,6 +55,7 @@ class Crew:
         self._backlog: collections.deque[Call] = collections.deque()
         self._numbers = itertools.count(1)
         self._outstanding = 0
+        self._wanted = 0  # of these, calls that somebody waits for
         self._idle: asyncio.Future[bool] | None = None
         self._stopped: asyncio.Future[bool] | None = None
         self._state: Literal["new", "up", "stopping", "closed"] = "new"
@@ -92,8 +93,10 @@ class Crew:
         return "leaving" if berth.link.was_up else "starting"
 
     def future(self) -> asyncio.Future[Any]:
-        """A pending answer."""
+        """A pending answer. RuntimeError in any other event loop than the one in which the group was started."""
         self._require_up()
+        if _loop.here() is not self._station:
+            raise RuntimeError("a group belongs to the event loop in which it was started, and this is another one")
         return self._station.future()
 
     # life
@@ -154,6 +157,8 @@ class Crew:
 
     async def stop(self, drain: float | None) -> None:
         """Let calls end for up to `drain` seconds, then the workers. Idempotent; all calls of it return at the end."""
+        if self._state != "new" and self._station.inherited:
+            return  # its workers are the parent's
         if self._stopped is not None:
             await asyncio.shield(self._stopped)
         if self._state != "up":
@@ -163,26 +168,26 @@ class Crew:
         try:
             await self._stop(drain)
         finally:
-            self._end_everything(QueueClosed("the group is closed"))
+            self._end_everything(QueueClosed("the group was closed before this call had ended"))
             self._state = "closed"
             for berth in self._berths:
                 link, berth.link = berth.link, None
                 if link is not None:
-                    link.close()
                     for call in link.calls.values():
                         self._end(call)
+                    link.close()
             self._broadcasts.close()
             _loop.wake(self._stopped)
 
     async def _stop(self, drain: float | None) -> None:
-        closed = QueueClosed("the group is closed")
+        closed = QueueClosed("the group was closed before this call had ended")
         for berth in self._berths:
             if berth.restarting is not None:
                 berth.restarting.cancel()
             if berth.link is None:
                 self._give_up_berth(berth, closed)
         began = time.monotonic()
-        if self._outstanding and drain != 0.0:
+        if self._wanted and drain != 0.0:
             self._idle = self._station.future()
             await asyncio.wait([self._idle], timeout=drain)
         left = None if drain is None else max(_GRACE, drain - (time.monotonic() - began))
@@ -276,9 +281,11 @@ class Crew:
         timeout = call.options.timeout
         if timeout is not None and timeout < _FOR_EVER:
             call.deadline_ns = time.monotonic_ns() + int(timeout * 1e9)
-            self._alarm(call, call.deadline_ns, self._expire)
         call.pieces()  # what cannot be packed is not accepted
         self._outstanding += 1
+        self._wanted += 1
+        if call.deadline_ns:
+            self._alarm(call, call.deadline_ns, self._expire)
 
     def _alarm(self, call: Call, at_ns: int, ring: Callable[[Call], None]) -> None:
         """Ring at that time if the call has not ended. A timer may go off early, and then is set again."""
@@ -295,6 +302,7 @@ class Crew:
             if call.given_up or call.ended:
                 continue
             call.given_up = True
+            self._want_one_less()
             call.sink.give_up()
             having: Link | None = call.link
             if having is None:
@@ -323,7 +331,12 @@ class Crew:
             return
         call.end()
         self._outstanding -= 1
-        if self._outstanding == 0 and self._idle is not None:
+        if not call.given_up:
+            self._want_one_less()
+
+    def _want_one_less(self) -> None:
+        self._wanted -= 1
+        if self._wanted == 0 and self._idle is not None:
             _loop.wake(self._idle)
 
     def _fail(self, call: Call, error: BaseException) -> None:
@@ -457,6 +470,8 @@ class Crew:
                         call.sink.fail(copy_of(error))
                         self.give_up(call)
             self._give_up_berth(berth, error)
+        for call in self._broadcasts.take_back():
+            self._fail(call, error)
 
     def _why_nobody(self) -> BaseException:
         found = [berth.given_up for berth in self._berths if berth.given_up is not None]
@@ -470,6 +485,8 @@ class Crew:
             raise ValueError(f"rank must be 'any' or from 0 to {self.size - 1}, got {rank!r}")
 
     def _require_up(self) -> None:
+        if self._state != "new" and self._station.inherited:
+            raise ForkedUse("the group belongs to the parent of this process; only there it can be used")
         if self._state != "up":
             raise QueueClosed(f"the group is {'not entered yet' if self._state == 'new' else 'closed'}")
 

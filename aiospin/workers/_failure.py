@@ -1,25 +1,24 @@
 """What went wrong in a worker, told in the group's process: the same type, where this process knows it.
 
 An exception travels as plain text and plain values. It comes back as an instance of the class of that name if that
-class is imported here already; its `__init__` is not run, so that a message cannot run anything. `__cause__` is a
-RemoteTraceback with the worker's own traceback.
+class is imported here already and what could travel makes it say the same; its `__init__` is not run, so that a
+message cannot run anything. `__cause__` is a RemoteTraceback with the worker's own traceback.
 
 Guarantee: describing never raises, whatever `str(error)` does.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import traceback
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any
 
 from aiospin._errors import AiospinError, PeerDied
 from aiospin.workers._envelope import CorruptMessage
-
-_PLAIN: Final = (str, int, float, bool, type(None))
-_LONGEST_INT: Final = 14000  # bits; longer ones have no text in Python
+from aiospin.workers._plain import from_plain, to_plain
 
 
 class RemoteError(AiospinError):
@@ -96,15 +95,24 @@ def describe(error: BaseException) -> bytes:
     kind = type(error)
     fields: dict[str, Any] = {"module": str(kind.__module__), "name": kind.__qualname__, "text": _text(error)}
     try:
-        fields["args"] = [_plain(arg) for arg in error.args]
-        fields["state"] = {key: value for key, value in vars(error).items() if type(value) in _PLAIN and _fits(value)}
+        fields["args"] = [to_plain(arg, _text) for arg in error.args]
+        fields["state"] = _state(error)
         fields["traceback"] = "".join(traceback.format_exception(kind, error, error.__traceback__))
         if kind.__module__ == "builtins":
-            fields["made_of"] = [_plain(arg) for arg in error.__reduce__()[1]]
+            fields["made_of"] = [to_plain(arg, _text) for arg in error.__reduce__()[1]]
         return _as_json(fields)
     except Exception as failure:  # noqa: BLE001 - an exception may fail at whatever it is asked
         trace = f"{fields['name']}: {fields['text']} (it cannot be described: {type(failure).__name__})"
         return _as_json({**fields, "args": [fields["text"]], "state": {}, "traceback": trace, "made_of": None})
+
+
+def _state(error: BaseException) -> dict[str, object]:
+    """Attributes, notes among them, that can travel as what they are."""
+    found: dict[str, object] = {}
+    for name, value in vars(error).items():
+        with contextlib.suppress(TypeError):
+            found[name] = to_plain(value)
+    return found
 
 
 def revive(described: bytes | memoryview) -> Exception:
@@ -118,22 +126,27 @@ def revive(described: bytes | memoryview) -> Exception:
     if kind is not None:
         try:
             made = _made(kind, fields)
+            says_the_same = str(made) == fields["text"]
+            if not says_the_same and kind.__str__ is not BaseException.__str__:
+                made = None  # it makes its text of what could not travel
         except Exception:  # noqa: BLE001 - a class may refuse in any way to be made anew
             made = None
     if made is None:
-        made = RemoteError(f"{fields['module']}.{fields['name']}", fields["text"])
+        module = "" if fields["module"] == "builtins" else f"{fields['module']}."
+        made = RemoteError(f"{module}{fields['name']}", fields["text"])
     made.__cause__ = RemoteTraceback(fields["traceback"])
     return made
 
 
 def _made(kind: type[Exception], fields: Mapping[str, Any]) -> Exception:
     if fields.get("made_of") is not None and kind.__module__ == "builtins":
-        return kind(*map(_unplain, fields["made_of"]))  # which sets what is in no attribute: errno, start, end, ...
-    args = tuple(map(_unplain, fields["args"]))
-    error: Exception = kind.__new__(kind, *args)
-    error.args = args
-    vars(error).update(fields["state"])
-    return error
+        made = kind(*map(from_plain, fields["made_of"]))  # which sets what is in no attribute: errno, start, end, ...
+    else:
+        args = tuple(map(from_plain, fields["args"]))
+        made = kind.__new__(kind, *args)
+        made.args = args
+    vars(made).update({name: from_plain(value) for name, value in fields["state"].items()})
+    return made
 
 
 def _known(module: str, name: str) -> type[Exception] | None:
@@ -144,23 +157,6 @@ def _known(module: str, name: str) -> type[Exception] | None:
         return None
     # These two mean something else to who awaits.
     return None if issubclass(found, (StopIteration, StopAsyncIteration)) else found
-
-
-def _plain(value: object) -> object:
-    """Text, numbers and None as they are, bytes in a form of their own, and anything else as its text."""
-    if type(value) is bytes:
-        return {"bytes": value.decode("latin-1")}
-    return value if type(value) in _PLAIN and _fits(value) else _text(value)
-
-
-def _unplain(value: object) -> object:
-    if isinstance(value, dict):
-        return cast("Mapping[str, str]", value)["bytes"].encode("latin-1")
-    return value
-
-
-def _fits(value: object) -> bool:
-    return not isinstance(value, int) or value.bit_length() <= _LONGEST_INT
 
 
 def _text(value: object) -> str:

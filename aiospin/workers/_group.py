@@ -49,6 +49,7 @@ class Caller(Generic[W]):
         timeout: float | None = ...,  # type: ignore[assignment]
         delivery: Delivery = ...,  # type: ignore[assignment]
         kill_after: float | None = ...,  # type: ignore[assignment]
+        in_place: bool = ...,  # type: ignore[assignment]
     ) -> Caller[W]:
         """The same workers, called with other options; those that are not given stay as they are.
 
@@ -57,8 +58,16 @@ class Caller(Generic[W]):
                     "at_least_once": it is given to the successor, `max_deliveries` times in all; arguments must not be
                     changed before the call has ended
         kill_after  seconds after which a worker that is still busy with a call that was given up is killed; None never
+        in_place    True: arrays and buffers of answers are read-only views of the ring, not copies. Let go of them
+        soon:
+                    room is given back in order, so that one which is kept stops the worker's answers in the end
         """
-        given: dict[str, object] = {"timeout": timeout, "delivery": delivery, "kill_after": kill_after}
+        given: dict[str, object] = {
+            "timeout": timeout,
+            "delivery": delivery,
+            "kill_after": kill_after,
+            "in_place": in_place,
+        }
         changed = {name: value for name, value in given.items() if value is not ...}
         return Caller(self._crew, self._options.changed(changed))
 
@@ -76,7 +85,7 @@ class Caller(Generic[W]):
         The arguments are published once, to all. As soon as one worker raises, the others are told to give up, and that
         exception is raised here. Cancelling the call gives it up everywhere.
         """
-        answers = [Answer(self._crew.future()) for _ in range(self._crew.size)]
+        answers = [Answer(self._crew.future(), keeps=True) for _ in range(self._crew.size)]
         calls = self._crew.ask_all(_name_of(method), args, kwargs, answers, self._options)
         try:
             return list(await asyncio.gather(*(answer.future for answer in answers)))
@@ -159,7 +168,7 @@ class WorkerGroup(Caller[W]):
     cpus            None; "spread", one CPU for each by turns; or a set of CPUs for each
     threads         what OMP_NUM_THREADS and its like are set to for workers, where the user has not set them;
                     "share" gives each its part of the CPUs, None leaves them alone
-    timeout, delivery, kill_after   as for `options`, for every call
+    timeout, delivery, kill_after, in_place   as for `options`, for every call
     start_timeout   seconds for all workers to become ready; None for ever. A start that takes long is logged
     drain_timeout   seconds for calls under way when the group is closed; None for ever. Then the objects are closed,
                     for which there is what is left of it, and 5 s at least
@@ -192,6 +201,7 @@ class WorkerGroup(Caller[W]):
         timeout: float | None = None,
         delivery: Delivery = "at_most_once",
         kill_after: float | None = None,
+        in_place: bool = False,
         start_timeout: float | None = None,
         drain_timeout: float | None = 30.0,
     ) -> None:
@@ -206,11 +216,11 @@ class WorkerGroup(Caller[W]):
             raise ValueError(f"start_method must be one of {', '.join(_process.START_METHODS)}, got {start_method!r}")
         if not callable(factory):
             raise TypeError(f"factory must be a class or function, got {factory!r}")
-        options = Options(timeout, delivery, kill_after)
+        options = Options(timeout, delivery, kill_after, in_place)
         require_seconds("start_timeout", start_timeout)
         require_seconds("drain_timeout", drain_timeout)
         self._start_timeout, self._drain_timeout = start_timeout, drain_timeout
-        construct = pickle.dumps((factory, tuple(args), dict(kwargs or {})))
+        construct = _pickled(factory, args, kwargs or {})
         chosen = _choose_cpus(cpus, n)
         usable = _count_cpus(chosen)
         if threads == "share":
@@ -299,6 +309,18 @@ def _choose_cpus(cpus: Any, n: int) -> list[frozenset[int] | None]:
         if not of_one or not of_one <= set(allowed):
             raise ValueError(f"cpus must be among those that this process may use ({allowed}), got {sorted(of_one)}")
     return list(chosen)
+
+
+def _pickled(factory: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    if not isinstance(args, Sequence) or isinstance(args, str):
+        raise TypeError(f"args must be a sequence of arguments for the factory, got {args!r}")
+    if not isinstance(kwargs, Mapping):
+        raise TypeError(f"kwargs must map names to arguments for the factory, got {kwargs!r}")
+    try:
+        return pickle.dumps((factory, tuple(args), dict(kwargs)))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        what = f"factory {factory!r}, its args and kwargs"
+        raise TypeError(f"{what} travel to the workers pickled, which fails: {error}") from error
 
 
 def _count_cpus(chosen: Sequence[frozenset[int] | None]) -> int:

@@ -47,9 +47,9 @@ class Hosted:
         """The message where it lies, and its slot; or a copy, and None, if it should not take up room for long.
 
         Room is given back in order: behind a slot that is held, that of others is not. A stream may last for ever, and
-        calls that run beside each other as long as the slowest; to copy what is small costs less than to wait.
+        objects like to keep small things; to copy what is small costs less than to wait.
         """
-        if message.flags & Flag.STREAM or (self.is_async and len(slot.data) <= _SMALL):
+        if message.flags & Flag.STREAM or len(slot.data) <= _SMALL:
             return own(slot), None
         return message, slot
 

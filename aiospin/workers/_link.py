@@ -24,6 +24,7 @@ from aiospin.workers import _body, _failure, _process
 from aiospin.workers._calls import Call
 from aiospin.workers._child import Spec
 from aiospin.workers._envelope import Envelope, Flag, Kind, pack
+from aiospin.workers._failure import RemoteError
 from aiospin.workers._outbox import Outbox
 
 _log = logging.getLogger("aiospin")
@@ -126,7 +127,7 @@ class Link:
         if starting.exception() is None:
             self.process = starting.result()
             if self._closed:
-                self._reap(self.process)
+                _process.reap(self.process)
 
     # sending
 
@@ -212,7 +213,7 @@ class Link:
             call.sink.result(None)
             return
         try:
-            value = self._body.decode(message.body, message.buffers)
+            value = self._body.decode(message.body, message.buffers, own=call.sink.keeps or not call.options.in_place)
         except Exception as error:  # noqa: BLE001 - the caller gets whatever decoding raises
             call.sink.fail(error)
             return
@@ -255,9 +256,12 @@ class Link:
     def how_the_start_failed(self, reason: str) -> str:
         """In words, of a worker that ended before it was ready."""
         if self._failure is not None:
-            return f"{type(self._failure).__name__}: {self._failure}"
+            kind = "" if isinstance(self._failure, RemoteError) else f"{type(self._failure).__name__}: "
+            return f"{kind}{self._failure}"
         if self._was_begun:
             return f"it {reason} while it constructed its object"
+        if "exit code" not in reason:
+            return f"it {reason} before it ran"
         return f"it {reason} before it ran; is the group made under `if __name__ == '__main__':`?"
 
     @property
@@ -338,16 +342,12 @@ class Link:
         self._reader.close()
         self._requests.close()
         self._replies.close()
+        self.calls.clear()
         if self.process is not None:
             if not self._gone:
                 self._station.ignore(self._death)
-            self._reap(self.process)
+            _process.reap(self.process)
         if self._pidfd is not None:
             os.close(self._pidfd)
             self._pidfd = None
         _loop.wake(self.gone)
-
-    def _reap(self, process: BaseProcess) -> None:
-        process.kill()
-        process.join()
-        process.close()

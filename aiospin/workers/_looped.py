@@ -11,12 +11,14 @@ import functools
 import inspect
 import signal
 import threading
-from typing import Any
+from typing import Any, Final
 
 from aiospin import QueueClosed, QueueReader, QueueWriter, ReadSlot, _loop
 from aiospin.workers import _failure
 from aiospin.workers._envelope import Envelope, Flag, Kind, pack
 from aiospin.workers._hosted import Hosted
+
+_AT_ONCE: Final = 64
 
 
 class Looped:
@@ -65,6 +67,11 @@ class Looped:
         try:
             while True:
                 self._take(await self._requests.acquire_read())
+                for _ in range(_AT_ONCE):  # no call begins before this turn's end, so one that was given up never does
+                    slot = self._requests.try_acquire_read()
+                    if slot is None:
+                        break
+                    self._take(slot)
         except QueueClosed:
             return
 
@@ -88,6 +95,8 @@ class Looped:
     def _forget(self, number: int, task: asyncio.Task[None]) -> None:
         del self._tasks[number]
         self._cancelled.discard(number)
+        if not task.cancelled():
+            task.exception()  # SystemExit, which ends the process, needs no words of the loop's
         self._begun.discard(number)
 
     async def _serve_one(self, slot: ReadSlot | None, message: Envelope) -> None:
@@ -141,6 +150,7 @@ class Looped:
     async def _send_part(self, number: int, part: Any) -> None:
         body, buffers = self._hosted.body.encode(part)
         await self._send(pack(Kind.PART, number, body=body, buffers=buffers))
+        await asyncio.sleep(0)  # a generator that never waits would starve the other calls
 
     async def _send(self, pieces: list[Any]) -> None:
         await self._replies.aput(*pieces)

@@ -17,10 +17,13 @@ class Options:
     timeout: float | None
     delivery: Delivery
     kill_after: float | None
+    in_place: bool
 
     def __post_init__(self) -> None:
         for name in ("timeout", "kill_after"):
             require_seconds(name, getattr(self, name))
+        if not isinstance(self.in_place, bool):
+            raise TypeError(f"in_place must be True or False, got {self.in_place!r}")
         if self.delivery not in DELIVERIES:
             raise ValueError(f"delivery must be one of {', '.join(DELIVERIES)}, got {self.delivery!r}")
 

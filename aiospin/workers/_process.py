@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 import weakref
 from collections.abc import Generator, Mapping
 from multiprocessing import resource_tracker
@@ -29,6 +30,7 @@ THREAD_COUNTS: Final = (
     "NUMEXPR_NUM_THREADS",
     "RAYON_NUM_THREADS",
 )
+_PATIENCE: Final = 0.1  # seconds
 _changing = threading.Lock()
 _started: weakref.WeakSet[BaseProcess] = weakref.WeakSet()
 _lent: set[str] = set()  # variables that are set for a child that is being started
@@ -61,10 +63,12 @@ def death_of(process: BaseProcess) -> int | None:
 
 
 def thread_counts(threads: int | None) -> Mapping[str, str]:
-    """The variables that tell libraries how many threads to start, but for those that the user has set."""
-    if threads is None:
-        return {}
-    return {name: str(threads) for name in THREAD_COUNTS if name not in os.environ or name in _lent}
+    """The variables that tell libraries how many threads to start: the user's, and `threads` where there is none.
+
+    A forkserver has the environment of when it was started, so that what the user has set has to be said, too.
+    """
+    counts = {name: os.environ[name] for name in THREAD_COUNTS if name in os.environ and name not in _lent}
+    return counts if threads is None else {**dict.fromkeys(THREAD_COUNTS, str(threads)), **counts}
 
 
 def allowed_cpus() -> set[int]:
@@ -74,11 +78,31 @@ def allowed_cpus() -> set[int]:
 
 def how_it_ended(process: BaseProcess) -> str:
     """Of a process that is gone: "was killed by SIGKILL", "ended with exit code 1"."""
+    code = _exit_code(process)
+    if code is None:
+        return "ended, and somebody else took its exit code"
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+
+def reap(process: BaseProcess) -> None:
+    """End a process, if it has not ended, and let go of it."""
+    process.kill()
+    _exit_code(process)
+    with contextlib.suppress(ValueError):  # it still seems to run to who has not got its exit code
+        process.close()
+
+
+def _exit_code(process: BaseProcess) -> int | None:
+    """Wait for the end. None if the program itself has reaped the process.
+
+    Whenever multiprocessing starts a process it reaps all that have ended, in whatever thread; the exit code that it
+    took there is known here a moment later.
+    """
     process.join()
-    code = process.exitcode
-    if code is not None and code < 0:
-        return f"was killed by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"
+    deadline = time.monotonic() + _PATIENCE
+    while process.exitcode is None and time.monotonic() < deadline:
+        time.sleep(0.0001)
+    return process.exitcode
 
 
 @contextlib.contextmanager

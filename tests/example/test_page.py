@@ -143,7 +143,9 @@ def wait_for_answers(page: Page, rows: int) -> None:
     try:
         page.wait_for_function(done, arg=rows)
     except TimedOut:
-        pytest.fail(f"not {rows} answers, but\n{page.get_by_test_id('summary').inner_text()}\n{page.inner_text('tbody')}")
+        pytest.fail(
+            f"not {rows} answers, but\n{page.get_by_test_id('summary').inner_text()}\n{page.inner_text('tbody')}"
+        )
 
 
 def row_of(page: Page, name: str) -> Mapping[str, str]:

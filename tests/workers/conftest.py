@@ -6,7 +6,7 @@ from multiprocessing.forkserver import ensure_running, set_forkserver_preload
 from pathlib import Path
 
 import pytest
-from mortal import Traces
+from traces import Traces
 
 
 @pytest.fixture(scope="session")

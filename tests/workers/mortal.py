@@ -1,9 +1,5 @@
-"""Hosted classes that die, hold and leave traces when a test says so, and the traces by which tests watch them.
+"""Hosted classes that die, hold, refuse and leave traces when a test says so.
 
-Everything goes through files of one folder: a worker appends a line for what it does and waits for a file to appear, so
-that a test always knows how far a worker has come, and what the dead had done.
-
-Guarantee: a line is written whole or not at all; waits end after a while that only a hang reaches.
 Assumption: imported by the tests and by the workers, so it imports nothing of pytest.
 """
 
@@ -15,17 +11,10 @@ import os
 import resource
 import signal
 import sys
-import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
 
 from ends import until
-
-from aiospin.workers import Restart, WorkerDied, WorkerGroup
-
-PATIENCE = 60.0
+from traces import Traces, eventually
 
 WAYS_TO_DIE = {
     "kill": "was killed by SIGKILL",
@@ -50,75 +39,6 @@ def die(how: str) -> None:
     sys.exit(5)
 
 
-async def eventually(condition: Callable[[], object]) -> None:
-    """Return once `condition()` is true; the loop runs meanwhile."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "the state that the test waits for never came"
-        await asyncio.sleep(0.001)
-
-
-def is_gone(pid: int) -> bool:
-    """Whether a process has ended, reaped or not."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as status:
-            return status.read().rpartition(")")[2].split()[0] in ("Z", "X")
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
-class Traces:
-    """A folder of traces and gates. Any number of processes may have it open."""
-
-    def __init__(self, folder: Path | str) -> None:
-        self.folder = Path(folder)
-        self._file = self.folder / "traces"
-
-    def leave(self, *words: object) -> None:
-        """Leave a line."""
-        line = " ".join(map(str, words)) + "\n"
-        descriptor = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
-        try:
-            os.write(descriptor, line.encode())
-        finally:
-            os.close(descriptor)
-
-    @property
-    def lines(self) -> list[str]:
-        """All lines, oldest first."""
-        return self._file.read_text().splitlines() if self._file.exists() else []
-
-    def after(self, word: str) -> list[str]:
-        """What stands behind a first word, in each line that begins with it."""
-        return [rest for first, _, rest in (line.partition(" ") for line in self.lines) if first == word]
-
-    def counted(self, word: str) -> Counter[str]:
-        """How often each of those stands there."""
-        return Counter(self.after(word))
-
-    def open(self, gate: str) -> None:
-        """Let those through who wait for this gate."""
-        (self.folder / f"gate {gate}").touch()
-
-    def shut(self, gate: str) -> None:
-        """Nobody passes any more."""
-        (self.folder / f"gate {gate}").unlink()
-
-    def is_open(self, gate: str) -> bool:
-        """Whether they may pass."""
-        return (self.folder / f"gate {gate}").exists()
-
-    async def seen(self, line: str, times: int = 1) -> None:
-        """Return once that line stands there so often."""
-        await eventually(lambda: self.lines.count(line) >= times)
-
-    def group(self, kind: Any, n: int = 1, **options: Any) -> WorkerGroup[Any]:
-        """Workers that leave their traces here. Successors come at once."""
-        options.setdefault("restart", Restart(first=0.0))
-        options.setdefault("start_method", "forkserver")
-        return WorkerGroup(kind, n, args=(str(self.folder),), **options)
-
-
 class Mortal:
     """One call after the other. Cannot be made while the gate "refuse" is open."""
 
@@ -135,6 +55,11 @@ class Mortal:
         """Leave a trace, and say it again."""
         self.traces.leave("ran", word)
         return word
+
+    def tell_pid(self, word: str) -> int:
+        """Leave a trace."""
+        self.traces.leave("ran", word)
+        return os.getpid()
 
     def hold(self, word: str) -> str:
         """Wait for the gate of that name."""
@@ -214,6 +139,11 @@ class AsyncMortal:
         self.traces.leave("ran", word)
         return word
 
+    async def tell_pid(self, word: str) -> int:
+        """Leave a trace."""
+        self.traces.leave("ran", word)
+        return os.getpid()
+
     async def hold(self, word: str) -> str:
         """Wait for the gate of that name, and tell of being cancelled."""
         self.traces.leave("began", word)
@@ -249,20 +179,66 @@ class AsyncMortal:
         self.traces.leave("closed", os.getpid())
 
 
+class Slow(Mortal):
+    """Waits for the gate "go" while it is made."""
+
+    def __init__(self, folder: str) -> None:
+        traces = Traces(folder)
+        traces.leave("making", os.getpid())
+        until(lambda: traces.is_open("go"))
+        super().__init__(folder)
+
+
+class Broken:
+    """Cannot be made: raises, or ends its process in the way that a gate says."""
+
+    def __init__(self, folder: str) -> None:
+        traces = Traces(folder)
+        for how in WAYS_TO_DIE:
+            if traces.is_open(f"end by {how}"):
+                die(how)
+        raise ValueError("'nothing' is broken")
+
+
+class Mixed(Mortal):
+    """One is made at once, one fails at the gate "fail", one waits for ever: whoever comes first chooses first."""
+
+    def __init__(self, folder: str, last: str = "broken") -> None:
+        traces = Traces(folder)
+        for lot in ("quick", last):
+            try:
+                os.close(os.open(f"{folder}/lot {lot}", os.O_CREAT | os.O_EXCL))
+                break
+            except FileExistsError:
+                continue
+        else:
+            lot = "slow"
+        if lot == "slow":
+            traces.leave("making", os.getpid())
+            until(lambda: traces.is_open("go"))
+        if lot == "broken":
+            traces.leave("failing", os.getpid())
+            until(lambda: traces.is_open("fail"))
+            raise ValueError("'nothing' is broken")
+        super().__init__(folder)
+
+
+class Stubborn(Mortal):
+    """Has a handler for SIGTERM of its own."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        signal.signal(signal.SIGTERM, lambda number, _: self.traces.leave("heard", number))
+
+
+class AsyncStubborn(AsyncMortal):
+    """Likewise."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        signal.signal(signal.SIGTERM, lambda number, _: self.traces.leave("heard", number))
+
+
 def pattern(size: int) -> bytes:
     """Bytes that no other content is taken for."""
     return bytes(at * 7 % 251 for at in range(256)) * (size // 256)
-
-
-def assert_died(error: BaseException, *, rank: int, pid: int, reason: str, name: str, deliveries: int = 1) -> None:
-    """Fail unless it is a WorkerDied that says all of this."""
-    assert isinstance(error, WorkerDied)
-    assert (error.rank, error.pid, error.reason, error.name, error.deliveries) == (rank, pid, reason, name, deliveries)
-    assert f"worker {rank} (pid {pid}) {reason} while it had {name}()" in str(error)
-
-
-async def outcome_of(call: asyncio.Future[Any]) -> Any:
-    """What a call returned or raised."""
-    await asyncio.wait([call])
-    assert not call.cancelled()
-    return call.exception() or call.result()

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 from ends import until
-from mortal import WAYS_TO_DIE, AsyncMortal, Mortal, Traces, assert_died, eventually, is_gone, outcome_of, pattern
+from mortal import WAYS_TO_DIE, AsyncMortal, Mortal, pattern
+from traces import Traces, assert_died, eventually, is_gone, outcome_of
 
 from aiospin import PeerDied
 from aiospin.workers import WorkerDied, WorkerGroup
 
 KILLED = WAYS_TO_DIE["kill"]
-one_loop = pytest.mark.asyncio(loop_factories=["uvloop"])
 
 
 def kill(group: WorkerGroup[Any], rank: int = 0) -> int:
@@ -32,7 +32,6 @@ def kill(group: WorkerGroup[Any], rank: int = 0) -> int:
 # what is told
 
 
-@one_loop
 @pytest.mark.parametrize("kind", [Mortal, AsyncMortal])
 async def test_every_way_to_die_is_told_and_survived(traces: Traces, kind: Any) -> None:
     async with traces.group(kind) as group:
@@ -59,7 +58,6 @@ async def test_an_idle_worker_dies_and_nobody_is_told(
     assert f"worker 1 (pid {pid}) {KILLED}; a successor starts in 0 s" in caplog.text
 
 
-@one_loop
 async def test_a_child_of_the_worker_that_lives_on_hides_no_death(traces: Traces) -> None:
     """It has inherited the worker's descriptors, and with them what multiprocessing watches."""
     async with traces.group(Mortal) as group:
@@ -96,7 +94,6 @@ async def test_what_waits_goes_to_the_successor_in_order(traces: Traces, deliver
     assert len(traces.after("began")) == (1 if delivery == "at_most_once" else 2)
 
 
-@one_loop
 async def test_calls_beside_each_other_die_together(traces: Traces) -> None:
     async with traces.group(AsyncMortal, pipeline=3) as group:
         begun = [asyncio.ensure_future(group.call_one(0, "hold", f"hold-{number}")) for number in range(3)]
@@ -110,7 +107,6 @@ async def test_calls_beside_each_other_die_together(traces: Traces) -> None:
     assert traces.after("ran") == ["0", "1", "2", "3", "4"]
 
 
-@one_loop
 @pytest.mark.parametrize("kind", [Mortal, AsyncMortal])
 async def test_what_was_published_and_not_taken_had_not_begun(traces: Traces, kind: Any) -> None:
     async with traces.group(kind, pipeline=4) as group:
@@ -123,7 +119,6 @@ async def test_what_was_published_and_not_taken_had_not_begun(traces: Traces, ki
     assert traces.after("ran") == ["a", "b", "c"]
 
 
-@one_loop
 async def test_a_neighbour_that_leaves_by_sys_exit_takes_all_along(traces: Traces) -> None:
     async with traces.group(AsyncMortal) as group:
         pid = group.pids[0]
@@ -134,7 +129,6 @@ async def test_a_neighbour_that_leaves_by_sys_exit_takes_all_along(traces: Trace
         assert_died(await outcome_of(beside), rank=0, pid=pid, reason=WAYS_TO_DIE["exit"], name="hold")
 
 
-@one_loop
 async def test_a_call_that_was_given_up_is_not_run_again(traces: Traces) -> None:
     """Neither the one that runs nor the one that waits, though both may be delivered twice."""
     async with traces.group(Mortal, delivery="at_least_once", pipeline=4) as group:
@@ -173,9 +167,8 @@ async def test_a_reply_that_was_published_counts(traces: Traces, first: str) -> 
     assert traces.after("ended") == ["answer"]
 
 
-@one_loop
 async def test_a_view_of_a_reply_outlives_the_worker(traces: Traces) -> None:
-    async with traces.group(Mortal) as group:
+    async with traces.group(Mortal, in_place=True) as group:
         pid = group.pids[0]
         view = await group.call_one(0, "view", 1 << 16)
         kill(group)
@@ -183,6 +176,23 @@ async def test_a_view_of_a_reply_outlives_the_worker(traces: Traces) -> None:
         assert await group.call_one(0, "view", 1 << 16) == view
     assert view == pattern(1 << 16)
     view.release()
+
+
+async def test_an_answer_is_let_go_of_with_its_last_view(traces: Traces) -> None:
+    """Whoever keeps the error of a call that died keeps no answers of others, which would fill the successor's ring."""
+    async with traces.group(Mortal, pipeline=8, capacity=1 << 16, in_place=True) as group:
+        holding = asyncio.ensure_future(group.call_one(0, "hold", "for ever"))
+        await traces.seen("began for ever")
+        waiting = [asyncio.ensure_future(group.call_one(0, "view", 20480)) for _ in range(3)]
+        await asyncio.sleep(0)
+        kill(group)
+        error = await outcome_of(holding)
+        del holding
+        assert {bytes(view) for view in await asyncio.gather(*waiting)} == {pattern(20480)}
+        del waiting
+        for _ in range(10):
+            assert await group.options(timeout=30.0).call_one(0, "view", 20480) == pattern(20480)
+        assert isinstance(error, WorkerDied)
 
 
 # streams

@@ -8,13 +8,13 @@ import signal
 from typing import Any
 
 import pytest
-from mortal import WAYS_TO_DIE, AsyncMortal, Mortal, Traces, assert_died, outcome_of
+from mortal import WAYS_TO_DIE, AsyncMortal, Mortal
+from traces import Traces, assert_died, outcome_of
 
 from aiospin.workers import Restart, WorkerDied, WorkerGroup
 
 KILLED = WAYS_TO_DIE["kill"]
 NEVER = 1e6  # seconds
-one_loop = pytest.mark.asyncio(loop_factories=["uvloop"])
 
 
 def state_of(group: WorkerGroup[Any], rank: int) -> str:
@@ -34,7 +34,6 @@ async def test_what_had_begun_is_delivered_again(traces: Traces, kind: Any) -> N
     assert traces.counted("ran")["beside"] >= 1
 
 
-@one_loop
 async def test_a_poisonous_call_stops_at_its_second_worker(traces: Traces) -> None:
     """Those behind it run once each, in order, on the third."""
     async with traces.group(Mortal, delivery="at_least_once", pipeline=4) as group:
@@ -48,7 +47,6 @@ async def test_a_poisonous_call_stops_at_its_second_worker(traces: Traces) -> No
     assert traces.after("ran") == ["poison", "poison", *(str(number) for number in range(7))]
 
 
-@one_loop
 @pytest.mark.parametrize(("most", "text"), [(1, "die()"), (3, "die(), as had 2 before it")])
 async def test_max_deliveries_is_the_number_of_workers_that_may_die_of_a_call(
     traces: Traces, most: int, text: str
@@ -62,7 +60,6 @@ async def test_max_deliveries_is_the_number_of_workers_that_may_die_of_a_call(
     assert traces.after("ran") == ["poison"] * most + ["well"]
 
 
-@one_loop
 async def test_a_call_that_waited_behind_the_dead_has_its_deliveries_before_it(traces: Traces) -> None:
     """It lay in three workers that died of others, and is still delivered twice."""
     async with traces.group(Mortal, delivery="at_least_once", pipeline=4) as group:
@@ -74,7 +71,6 @@ async def test_a_call_that_waited_behind_the_dead_has_its_deliveries_before_it(t
     assert traces.after("ran") == ["0", "0", "1", "1", "last", "last"]
 
 
-@one_loop
 async def test_a_call_that_is_over_time_is_not_delivered_again(traces: Traces) -> None:
     async with traces.group(Mortal, delivery="at_least_once") as group:
         with pytest.raises(TimeoutError, match=r"hold\(\) of worker 0 did not end within 0.01 s"):
@@ -86,7 +82,6 @@ async def test_a_call_that_is_over_time_is_not_delivered_again(traces: Traces) -
 # who goes on meanwhile
 
 
-@one_loop
 async def test_others_take_what_any_may_do_while_a_rank_is_empty(traces: Traces) -> None:
     async with traces.group(Mortal, 2, restart=Restart(first=NEVER, most=NEVER)) as group:
         ahead = [asyncio.ensure_future(group.call_one("any", "hold", word)) for word in ("one", "two")]
@@ -114,7 +109,6 @@ async def test_others_take_what_any_may_do_while_a_rank_is_empty(traces: Traces)
 # giving up
 
 
-@one_loop
 async def test_a_rank_is_given_up_after_its_attempts(traces: Traces, caplog: pytest.LogCaptureFixture) -> None:
     """Its calls fail with what happened last; the others go on."""
     async with traces.group(Mortal, 2, restart=Restart(first=0.001, factor=4.0, attempts=2)) as group:
@@ -138,7 +132,6 @@ async def test_a_rank_is_given_up_after_its_attempts(traces: Traces, caplog: pyt
     assert told == ["a successor starts in 0.001 s", "a successor starts in 0.004 s", "the rank is given up"]
 
 
-@one_loop
 async def test_an_answer_begins_the_count_anew(traces: Traces) -> None:
     async with traces.group(Mortal, restart=Restart(first=0.0, attempts=1)) as group:
         for number in range(4):
@@ -149,7 +142,6 @@ async def test_an_answer_begins_the_count_anew(traces: Traces) -> None:
         assert group.statistics().workers[0].starts == 5
 
 
-@one_loop
 async def test_when_all_are_given_up_everything_that_waits_fails(traces: Traces) -> None:
     async with traces.group(Mortal, 2, restart=None, delivery="at_least_once") as group:
         holding = [asyncio.ensure_future(group.call_one(rank, "hold", "never")) for rank in (0, 1)]

@@ -8,12 +8,12 @@ import signal
 from typing import Any
 
 import pytest
-from mortal import WAYS_TO_DIE, AsyncMortal, Mortal, Ordered, Traces, assert_died, eventually, outcome_of
+from mortal import WAYS_TO_DIE, AsyncMortal, Mortal, Ordered
+from traces import Traces, assert_died, eventually, outcome_of
 
 from aiospin.workers import WorkerDied
 
 KILLED = WAYS_TO_DIE["kill"]
-one_loop = pytest.mark.asyncio(loop_factories=["uvloop"])
 
 
 # calls of everybody
@@ -32,7 +32,6 @@ async def test_a_death_ends_a_call_of_everybody_at_once(traces: Traces) -> None:
     assert traces.counted("ran") == {"again": 3}
 
 
-@one_loop
 async def test_others_go_on_with_what_they_do_not_hear_of(traces: Traces) -> None:
     """Sync methods run to their end for nobody, and what was called for everybody meanwhile comes after it."""
     async with traces.group(Mortal, 2) as group:
@@ -48,7 +47,6 @@ async def test_others_go_on_with_what_they_do_not_hear_of(traces: Traces) -> Non
     assert traces.after("ended") == ["together"]
 
 
-@one_loop
 async def test_calls_of_everybody_wait_for_a_successor_and_keep_their_order(traces: Traces) -> None:
     """What lies in the ring and what is sent to each alone must not overtake each other, on any rank."""
     async with traces.group(Ordered, 3, pipeline=8) as group:
@@ -72,7 +70,6 @@ async def test_calls_of_everybody_wait_for_a_successor_and_keep_their_order(trac
             assert {*range(3, 12)} <= {*taken}
 
 
-@one_loop
 async def test_at_least_once_completes_a_call_of_everybody(traces: Traces) -> None:
     async with traces.group(Mortal, 3) as group:
         call = asyncio.ensure_future(group.options(delivery="at_least_once").call("hold", "together"))
@@ -84,7 +81,6 @@ async def test_at_least_once_completes_a_call_of_everybody(traces: Traces) -> No
     assert traces.counted("ended") == {"together": 3}
 
 
-@one_loop
 async def test_all_die_at_once(traces: Traces) -> None:
     async with traces.group(Mortal, 3, pipeline=4) as group:
         running = [asyncio.ensure_future(group.call_one(rank, "hold", f"{rank}")) for rank in range(3)]
@@ -130,7 +126,6 @@ async def test_a_worker_that_is_stopped_for_a_while_loses_nothing(traces: Traces
 # worth a kill
 
 
-@one_loop
 async def test_kill_after_frees_a_worker_from_what_nobody_waits_for(traces: Traces) -> None:
     async with traces.group(Mortal, pipeline=4) as group:
         pid = group.pids[0]
@@ -144,7 +139,6 @@ async def test_kill_after_frees_a_worker_from_what_nobody_waits_for(traces: Trac
     assert traces.after("ran") == ["a", "b", "c"]
 
 
-@one_loop
 async def test_kill_after_spares_a_worker_that_has_not_begun_the_call(traces: Traces) -> None:
     async with traces.group(Mortal, pipeline=4) as group:
         pid = group.pids[0]

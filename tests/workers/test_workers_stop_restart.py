@@ -8,12 +8,11 @@ import signal
 from typing import Any
 
 import pytest
-from mortal import AsyncMortal, Mortal, Traces, eventually, outcome_of
+from mortal import AsyncMortal, Mortal
+from traces import Traces, eventually, outcome_of
 
 from aiospin import QueueClosed
 from aiospin.workers import Restart, StartFailed, WorkerDied
-
-one_loop = pytest.mark.asyncio(loop_factories=["uvloop"])
 
 
 @pytest.mark.parametrize("kind", [Mortal, AsyncMortal])
@@ -37,7 +36,6 @@ async def test_what_a_worker_has_ends_before_it_does(traces: Traces, kind: Any) 
     assert traces.after("closed")[0] == str(pid)
 
 
-@one_loop
 async def test_others_take_what_any_may_do_meanwhile(traces: Traces) -> None:
     async with traces.group(Mortal, 2) as group:
         pids = group.pids
@@ -54,7 +52,6 @@ async def test_others_take_what_any_may_do_meanwhile(traces: Traces) -> None:
         assert group.pids[0] != pids[0]
 
 
-@one_loop
 async def test_restarts_of_one_rank_at_once_are_one(traces: Traces) -> None:
     async with traces.group(Mortal) as group:
         running = asyncio.ensure_future(group.call_one(0, "hold", "running"))
@@ -66,7 +63,6 @@ async def test_restarts_of_one_rank_at_once_are_one(traces: Traces) -> None:
         assert group.statistics().workers[0].starts == 2
 
 
-@one_loop
 async def test_cancelling_stops_waiting_and_not_the_restart(traces: Traces) -> None:
     async with traces.group(Mortal) as group:
         pid = group.pids[0]
@@ -81,7 +77,6 @@ async def test_cancelling_stops_waiting_and_not_the_restart(traces: Traces) -> N
         assert await group.call_one(0, "pid") != pid
 
 
-@one_loop
 async def test_a_worker_that_dies_while_it_leaves_is_succeeded_at_once(traces: Traces) -> None:
     """Which was wanted anyway, so it is no failure."""
     async with traces.group(Mortal, restart=Restart(first=1e6, most=1e6, attempts=0)) as group:
@@ -95,7 +90,6 @@ async def test_a_worker_that_dies_while_it_leaves_is_succeeded_at_once(traces: T
         assert await group.call_one(0, "note", "well") == "well"
 
 
-@one_loop
 async def test_a_rank_that_was_given_up_is_filled_again(traces: Traces) -> None:
     async with traces.group(Mortal, restart=None) as group:
         for number in range(2):
@@ -108,7 +102,6 @@ async def test_a_rank_that_was_given_up_is_filled_again(traces: Traces) -> None:
     assert traces.after("ran") == ["kill", "0", "kill", "1"]
 
 
-@one_loop
 async def test_a_restart_that_fails_says_so_and_the_rank_stays_given_up(traces: Traces) -> None:
     """And a later one may succeed."""
     async with traces.group(Mortal, restart=None) as group:
@@ -122,7 +115,6 @@ async def test_a_restart_that_fails_says_so_and_the_rank_stays_given_up(traces: 
         assert await group.call_one(0, "note", "well") == "well"
 
 
-@one_loop
 async def test_a_restart_ends_with_the_group(traces: Traces) -> None:
     async with traces.group(Mortal) as group:
         running = asyncio.ensure_future(group.call_one(0, "hold", "running"))
@@ -139,7 +131,6 @@ async def test_a_restart_ends_with_the_group(traces: Traces) -> None:
             await group.restart(0)
 
 
-@one_loop
 async def test_only_ranks_can_be_restarted(traces: Traces) -> None:
     async with traces.group(Mortal) as group:
         with pytest.raises(ValueError, match="from 0 to 0, got 1"):

@@ -100,6 +100,10 @@ def _serve_many(settings: Settings, place: Place, servers: int) -> int:
                 process.start()
             connection.wait([process.sentinel for process in processes])
             code = 1
+            for process in processes:
+                if process.exitcode is not None:
+                    how = f"server process {process.pid} ended with exit code {process.exitcode}"
+                    print(f"model server: {how}; the others end, too", file=sys.stderr, flush=True)
         except (KeyboardInterrupt, SystemExit):
             pass  # asked for
         for process in processes:

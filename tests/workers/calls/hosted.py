@@ -10,9 +10,10 @@ Assumption: the tests' folder is on `sys.path` in spawned children, as in the pr
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 
@@ -80,8 +81,8 @@ class Plain:
         """Typed, for the types of calls."""
         return one + two
 
-    def run(self, name: str) -> str:
-        """Note that it ran."""
+    def run(self, name: str, load: Any = None) -> str:
+        """Note that it ran, whatever it was given to carry."""
         self.runs.append(name)
         return name
 
@@ -101,9 +102,33 @@ class Plain:
             raise KnownError(word)
         return result
 
+    def marked(self) -> Any:
+        """What the constructor was given."""
+        return self.mark
+
+    def pid_at(self, place: str) -> int:
+        """Stand still; then which worker it is."""
+        self.at(place)
+        return os.getpid()
+
+    def named(self, *args: Any, **kwargs: Any) -> list[Any]:
+        """Whatever it was given, by whatever names."""
+        return [list(args), kwargs]
+
     def count(self, n: int) -> Iterator[int]:
         """0 to n - 1."""
         yield from range(n)
+
+    def echo_each(self, values: list[Any]) -> Iterator[Any]:
+        """One part for each."""
+        yield from values
+
+    def endless(self) -> Iterator[int]:
+        """0, 1 and so on; what stops it is noted in `runs`."""
+        try:
+            yield from itertools.count()
+        finally:
+            self.runs.append("closed")
 
     def parts(self, place: str, n: int) -> Iterator[int]:
         """0 to n - 1, each after a go. Tells "closed" when it is closed early, and "through" at its end."""
@@ -150,8 +175,8 @@ class Looped:
         """Typed, for the types of calls."""
         return one + two
 
-    async def run(self, name: str) -> str:
-        """Note that it ran."""
+    async def run(self, name: str, load: Any = None) -> str:
+        """Note that it ran, whatever it was given to carry."""
         self.runs.append(name)
         return name
 
@@ -173,6 +198,50 @@ class Looped:
         if word:
             raise KnownError(word)
         return result
+
+    def block_at(self, place: str) -> None:
+        """Keep the whole loop standing still until the test says go."""
+        entrance = Entrance(self.stage, place)
+        entrance.wait()
+        entrance.leave()
+
+    async def pid_at(self, place: str) -> int:
+        """Stand still; then which worker it is."""
+        await self.at(place)
+        return os.getpid()
+
+    async def named(self, *args: Any, **kwargs: Any) -> list[Any]:
+        """Whatever it was given, by whatever names."""
+        return [list(args), kwargs]
+
+    def count_at_once(self, n: int) -> Iterator[int]:
+        """A sync generator of a class with async methods."""
+        yield from range(n)
+
+    async def echo_each(self, values: list[Any]) -> AsyncIterator[Any]:
+        """One part for each."""
+        for value in values:
+            yield value
+
+    async def defy(self, place: str) -> str:
+        """Stand still, and when it is cancelled tell so and stand still again."""
+        entrance = Entrance(self.stage, place)
+        try:
+            await entrance.wait_in_loop()
+        except asyncio.CancelledError:
+            entrance.tell("cancelled")
+            await entrance.wait_in_loop()
+        finally:
+            entrance.leave()
+        return "all the same"
+
+    async def endless(self) -> AsyncIterator[int]:
+        """0, 1 and so on, without a pause; what stops it is noted in `runs`."""
+        try:
+            for number in itertools.count():
+                yield number
+        finally:
+            self.runs.append("closed")
 
     async def count(self, n: int) -> AsyncIterator[int]:
         """0 to n - 1."""
@@ -201,3 +270,6 @@ class Looped:
     async def end(self, status: int = 7) -> None:
         """Take the process down, without any ceremony."""
         os._exit(status)
+
+
+KINDS: Mapping[str, Any] = {"sync": Plain, "async": Looped}
