@@ -152,6 +152,7 @@ PySendResult suspend(OperationObject* self, bool in_vain, PyObject** result) {
   if (self->waiter == nullptr) return PYGEN_ERROR;
   self->turn = this_turn();
   ++self->turn->waiting;
+  self->asks = self->turn->asks;
   self->stage = Stage::suspended;
   return PyIter_Send(self->waiter, Py_None, result);
 }
@@ -196,8 +197,7 @@ PySendResult step(PyObject* op, PyObject* value, PyObject** result) {
       if (sent == PYGEN_NEXT) return sent;
       const Ref woken(std::exchange(*result, nullptr));
       resume(self);
-      turn.last = ticks();
-      turn.asked = false;
+      begin_turn(turn, self->asks);
       if (sent == PYGEN_ERROR) return ended(self, result, Attempt::failed);
       if (woken.get() == Py_False) {
         raise_timeout(self->endpoint, self->deadline, wanted(self));
@@ -206,8 +206,7 @@ PySendResult step(PyObject* op, PyObject* value, PyObject** result) {
       break;
     }
     case Stage::yielded:
-      turn.last = ticks();
-      turn.asked = false;
+      begin_turn(turn, self->asks);
       break;
     case Stage::created: {
       if (is_inherited(self->endpoint) && !enter_slowly(self->endpoint)) return ended(self, result, Attempt::failed);
@@ -220,6 +219,7 @@ PySendResult step(PyObject* op, PyObject* value, PyObject** result) {
           return ended(self, result, Attempt::failed);
         }
         if (reads(self)) start_waiting(self);
+        self->asks = turn.asks;
         self->stage = Stage::yielded;
         *result = Py_NewRef(Py_None);
         return PYGEN_NEXT;

@@ -29,6 +29,7 @@ struct OperationObject {
   std::shared_ptr<Turn> turn;
   Kind kind;
   Stage stage;
+  unsigned asks;           // of its thread's Turn, when it stopped
   bool waits;              // counted in endpoint->queued
   bool left;               // _suspend() was called, so _leave() is owed
 };

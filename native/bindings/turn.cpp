@@ -11,6 +11,8 @@ constexpr double kTurnUs = 40;
 PyObject* turn_taken(PyObject*, PyObject*) {
   Turn& turn = *this_turn();
   turn.asked = false;
+  turn.crowd = turn.yields == 0 ? 1 : turn.yields;
+  turn.yields = 0;
   turn.last = ticks();
   Py_RETURN_NONE;
 }
@@ -27,15 +29,25 @@ const std::shared_ptr<Turn>& this_turn() {
 
 int owes_turn(Turn& turn) {
   const Ticks now = ticks();
-  if (now - turn.last < from_us(kTurnUs)) [[likely]]
+  if (now - turn.last < from_us(kTurnUs / turn.crowd)) [[likely]]
     return 0;
-  if (turn.asked) return 1;
+  if (turn.asked) {
+    ++turn.yields;
+    return 1;
+  }
   const Ref loop(PyObject_CallNoArgs(classes.get_running_loop));
   if (!loop) return -1;
   if (!Ref(PyObject_CallMethodOneArg(loop.get(), names.call_soon, turn_taken_callback))) return -1;
   turn.asked = true;
+  ++turn.asks;
   turn.last = now;
   return 0;
+}
+
+void begin_turn(Turn& turn, unsigned asks) {
+  turn.last = ticks();
+  // What had been left with the loop by then has run, unless it was another loop, which is gone.
+  if (turn.asked && turn.asks == asks) turn.asked = false;
 }
 
 bool make_turn(PyObject* module) {
