@@ -31,6 +31,7 @@ _log = logging.getLogger("aiospin")
 _STARTING_TOLD_AFTER = 10.0  # seconds; then at doubling intervals
 _AHEAD = 1e-3  # seconds of work that a worker is given ahead of its turn, so that it need not wait for more
 _MOST_AHEAD = 64
+_AT_ONCE = 64  # answers that are served in one turn of the loop
 
 
 class Owner(Protocol):
@@ -157,8 +158,8 @@ class Link:
     async def _listen(self) -> None:
         try:
             while True:
-                self._serve(await self._reader.acquire_read())
-                self._serve_all()
+                self._serve(await self._reader.acquire_read())  # which lets the loop turn, now and then
+                self._serve_some()
                 if self.up and not self.calls:
                     # A worker that owes nothing is not waited for: a loop waits best for few.
                     self._quiet = self._station.future()
@@ -170,9 +171,14 @@ class Link:
             _log.warning(f"worker {self.rank} (pid {self.pid}) is killed: its reply is damaged: {error}")
             self.kill()
 
-    def _serve_all(self) -> None:
-        while (slot := self._reader.try_acquire_read()) is not None:
+    def _serve_some(self) -> bool:
+        """What has come, up to a turn's worth. Whether there may be more: a worker may publish as fast as it is read."""
+        for _ in range(_AT_ONCE):
+            slot = self._reader.try_acquire_read()
+            if slot is None:
+                return False
             self._serve(slot)
+        return True
 
     def _serve(self, slot: ReadSlot) -> None:
         with slot:
@@ -310,7 +316,8 @@ class Link:
         if self._closed:
             return
         try:
-            self._serve_all()  # what it published before it ended counts
+            while self._serve_some():  # what it published before it ended counts
+                pass
         except QueueClosed:
             pass  # it ended in order
         except AiospinError as error:
