@@ -172,7 +172,7 @@ class Link:
             self.kill()
 
     def _serve_some(self) -> bool:
-        """What has come, up to a turn's worth. Whether there may be more: a worker may publish as fast as it is read."""
+        """What has come, up to a turn's worth. Whether there may be more: a worker can publish as fast as we read."""
         for _ in range(_AT_ONCE):
             slot = self._reader.try_acquire_read()
             if slot is None:
