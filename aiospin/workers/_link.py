@@ -99,24 +99,28 @@ class Link:
         """Start the process. OSError when the system cannot."""
         # A worker without work, and work that takes long, are no stalls; want of room is one.
         ends = (self._requests.reader(stall_after=math.inf), self._broadcasts, self._replies.writer())
-        making = self._making
         self._reader.claim()
-        starting = asyncio.ensure_future(
-            asyncio.to_thread(_process.start, making.method, f"{making.label}-{self.rank}", making.spec, ends)
-        )
-        try:
-            process = await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            starting.add_done_callback(self._adopt)  # it is being started already
-            await asyncio.wait([starting])
-            raise
-        self.process = process
+        self.process = process = await self._start_process(ends)
         for end in ends:
             end.close()  # these are the worker's now
         self._pidfd = _process.death_of(process)
         self._station.listen(self._death, self._on_end)
         self._station.begin(self, 1.0)
         self._listening = asyncio.ensure_future(self._listen())
+
+    async def _start_process(self, ends: tuple[Any, Any, Any]) -> BaseProcess:
+        making = self._making
+        name = f"{making.label}-{self.rank}"
+        if making.method == "fork":
+            # Here and now: a child inherits the locks that other threads hold, and this loop's thread holds none.
+            return _process.start(making.method, name, making.spec, ends)
+        starting = asyncio.ensure_future(asyncio.to_thread(_process.start, making.method, name, making.spec, ends))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(self._adopt)  # it is being started already
+            await asyncio.wait([starting])
+            raise
 
     @property
     def _death(self) -> int:
