@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from .contract import Figures, Subject
 from .machine import describe_machine
@@ -39,24 +40,34 @@ class Played:
 
 def play(scenario: Scenario, subject: str, quick: bool) -> Figures | str:
     """One round of one case in its own session of processes; its figures, or why there are none."""
-    command = [sys.executable, "-m", "tests.bench.case", scenario.name, subject, *(["--quick"] if quick else [])]
+    arguments = [scenario.name, subject, *(["--quick"] if quick else [])]
+    figures: Figures | str = play_case("tests.bench.case", arguments, CASE_SECONDS)
+    return figures
+
+
+def play_case(module: str, arguments: Sequence[str], limit: float) -> Any:
+    """What a module that is run in its own session of processes prints as JSON; or, as text, why there is none."""
     with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-m", module, *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as case:
         try:
-            out, err = case.communicate(timeout=CASE_SECONDS)
+            out, err = case.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
             os.killpg(case.pid, signal.SIGKILL)
             case.communicate()
-            return f"not done after {CASE_SECONDS} s"
+            return f"not done after {limit:.0f} s"
         except BaseException:
             os.killpg(case.pid, signal.SIGKILL)
             raise
     if case.returncode:
         lines = err.strip().splitlines()
         return lines[-1] if lines else f"exit code {case.returncode}"
-    figures: Figures = json.loads(out)
-    return figures
+    return json.loads(out)
 
 
 def play_rounds(scenario: Scenario, subjects: Iterable[Subject], rounds: int, quick: bool) -> dict[str, Played]:

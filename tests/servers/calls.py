@@ -9,42 +9,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
-import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from ..bench.machine import describe_machine
+from ..bench.run import play_case
 from .scenarios import REFERENCES, SCENARIOS
 from .table import print_scenario
 from .transports import TRANSPORTS
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def play(transport: str, workers: int, seconds: float, idle_seconds: float) -> dict[str, Any] | str:
     """One transport's figures in one round, or why there are none."""
-    command = [sys.executable, "-m", "tests.servers.case", transport, "--workers", str(workers)]
-    command += ["--seconds", str(seconds), "--idle-seconds", str(idle_seconds)]
-    limit = 60 + 20 * seconds + 2 * idle_seconds
-    with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as case:
-        try:
-            out, err = case.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            os.killpg(case.pid, signal.SIGKILL)
-            case.communicate()
-            return f"not done after {limit:.0f} s"
-        except BaseException:
-            os.killpg(case.pid, signal.SIGKILL)
-            raise
-    if case.returncode:
-        return (err.strip().splitlines() or [f"exit code {case.returncode}"])[-1]
-    figures: dict[str, Any] = json.loads(out)
+    arguments = [transport, "--workers", str(workers), "--seconds", str(seconds), "--idle-seconds", str(idle_seconds)]
+    figures: dict[str, Any] | str = play_case("tests.servers.case", arguments, 60 + 20 * seconds + 2 * idle_seconds)
     return figures
 
 
