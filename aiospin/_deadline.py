@@ -5,15 +5,21 @@ from __future__ import annotations
 import time
 
 
+def require_seconds(name: str, value: object) -> None:
+    """TypeError or ValueError for what is no time to wait."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number of seconds or None, not {value!r}")
+    if not value >= 0:
+        raise ValueError(f"{name} must be 0 or more seconds, or None, not {value!r}")
+
+
 class Deadline:
     """Begins when it is made. TypeError and ValueError name what is not a time-out."""
 
     def __init__(self, timeout: float | None) -> None:
-        if timeout is not None:
-            if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-                raise TypeError(f"timeout must be a number of seconds or None, not {timeout!r}")
-            if not timeout >= 0:
-                raise ValueError(f"timeout must be 0 or more seconds, or None, not {timeout!r}")
+        require_seconds("timeout", timeout)
         self.timeout = timeout
         self._at = None if timeout is None else time.monotonic() + timeout
 

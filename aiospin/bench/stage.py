@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, Final
 
+from aiospin._children import ignore_sigint, sigint_blocked
 from aiospin.bench.contract import End, Plan, Subject
 from aiospin.bench.loops import run
 
@@ -45,7 +46,7 @@ _report: Connection | None = None
 def _lead(report: Connection, errors: str, body: Callable[..., Any], args: tuple[Any, ...]) -> None:
     global _report
     os.setpgid(0, 0)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ignore_sigint()
     with open(errors, "ab", buffering=0) as file:
         os.dup2(file.fileno(), 2)
     _report = report
@@ -69,7 +70,8 @@ def lead(errors: str, seconds: float, body: Callable[..., Any], *args: Any) -> A
     leader = SERVER.Process(target=_lead, args=(theirs, errors, body, args))
     with mine, theirs:
         try:
-            with _undisturbed():
+            _serve()
+            with sigint_blocked():  # a process of which nobody knows could not be ended
                 leader.start()
             theirs.close()
             if not wait([mine], seconds):
@@ -85,17 +87,11 @@ def lead(errors: str, seconds: float, body: Callable[..., Any], *args: Any) -> A
     return answer
 
 
-@contextlib.contextmanager
-def _undisturbed() -> Generator[None, None, None]:
-    """Ctrl-C waits meanwhile: a process of which nobody knows could not be ended."""
+def _serve() -> None:
+    """Have the server of leaders running, and multiprocessing's tracker, which would unblock SIGINT when it starts."""
     forkserver.set_forkserver_preload(PRELOADED)
     forkserver.ensure_running()
-    resource_tracker.ensure_running()  # at its own first start it would unblock SIGINT
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    resource_tracker.ensure_running()
 
 
 def _end(leader: Any) -> None:

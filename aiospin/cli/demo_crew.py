@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import multiprocessing
-import signal
 from collections.abc import Generator, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from aiospin._children import how_it_ended, sigint_blocked
 from aiospin.cli.demo_worker import work
 
 if TYPE_CHECKING:
@@ -29,22 +29,8 @@ class WorkerDied(Exception):
 
     def __init__(self, rank: int, process: BaseProcess) -> None:
         process.join(1.0)
-        code = process.exitcode
-        if code is not None and code < 0:
-            end = f"was killed by {signal.Signals(-code).name}"
-        else:
-            end = f"ended with exit code {code}"
+        end = how_it_ended(process.exitcode)
         super().__init__(f"worker {rank} (pid {process.pid}) {end} before the work was done")
-
-
-@contextlib.contextmanager
-def _sigint_blocked() -> Generator[None, None, None]:
-    """What is started inside inherits the block; a Ctrl-C that comes meanwhile is served afterwards."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Crew:
@@ -65,7 +51,7 @@ class Crew:
     def __enter__(self) -> Crew:
         # multiprocessing starts this by itself at the first start(), and unblocks SIGINT while at it
         resource_tracker.ensure_running()
-        with _sigint_blocked():
+        with sigint_blocked():
             for process in self.processes:
                 process.start()
         return self

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-import signal
 from typing import TYPE_CHECKING
 
 from aiospin import PeerDied, QueueClosed
+from aiospin._children import ignore_sigint
 from aiospin.bench.loops import run
 from aiospin.cli.demo_wire import Answer, split_file
 
@@ -51,6 +51,5 @@ async def serve(queue: QueueReader[bytes], answers: QueueWriter[bytes], rank: in
 
 def work(queue: QueueReader[bytes], answers: QueueWriter[bytes], rank: int, loop: str) -> None:
     """The process's entry point."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    ignore_sigint()
     run(serve(queue, answers, rank), loop)

@@ -23,6 +23,7 @@ from multiprocessing import connection, parent_process
 from typing import Any
 
 from aiospin import PeerDied, QueueClosed, QueueReader, QueueWriter
+from aiospin._children import ignore_sigint
 from aiospin.workers import _body, _failure
 from aiospin.workers._envelope import Kind, pack
 from aiospin.workers._hosted import Hosted
@@ -98,8 +99,7 @@ def _forget_signals() -> None:
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    ignore_sigint()
 
 
 def _end_with_the_group() -> None:

@@ -165,10 +165,11 @@ class Crew:
             return
         self._state = "stopping"
         self._stopped = self._station.future()
+        closed = QueueClosed("the group was closed before this call had ended")
         try:
-            await self._stop(drain)
+            await self._stop(drain, closed)
         finally:
-            self._end_everything(QueueClosed("the group was closed before this call had ended"))
+            self._end_everything(closed)
             self._state = "closed"
             for berth in self._berths:
                 link, berth.link = berth.link, None
@@ -179,8 +180,7 @@ class Crew:
             self._broadcasts.close()
             _loop.wake(self._stopped)
 
-    async def _stop(self, drain: float | None) -> None:
-        closed = QueueClosed("the group was closed before this call had ended")
+    async def _stop(self, drain: float | None, closed: QueueClosed) -> None:
         for berth in self._berths:
             if berth.restarting is not None:
                 berth.restarting.cancel()

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar, overload
 
+from aiospin._deadline import require_seconds
 from aiospin._policy import WaitPolicy, resolve
 from aiospin._preflight import usable_cpus
 from aiospin.workers import _body, _process
@@ -23,7 +24,7 @@ from aiospin.workers._child import Spec
 from aiospin.workers._crew import Crew, Rules
 from aiospin.workers._envelope import Flag
 from aiospin.workers._link import Making
-from aiospin.workers._options import Delivery, Options, require_seconds
+from aiospin.workers._options import Delivery, Options
 from aiospin.workers._place import Place
 from aiospin.workers._restart import Restart
 from aiospin.workers._survey import GroupStatistics

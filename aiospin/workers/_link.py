@@ -31,6 +31,7 @@ _log = logging.getLogger("aiospin")
 _STARTING_TOLD_AFTER = 10.0  # seconds; then at doubling intervals
 _AHEAD = 1e-3  # seconds of work that a worker is given ahead of its turn, so that it need not wait for more
 _MOST_AHEAD = 64
+_AT_ONCE = 64  # answers that are served in one turn of the loop
 
 
 class Owner(Protocol):
@@ -71,10 +72,10 @@ class Link:
         self._pace: float | None = None  # seconds that a call takes it
         self._answered_at = 0.0
         self._was_begun = False  # the process has come as far as the code of this package
-        self._left = False  # by itself, having ended what it had begun
+        self.left = False  # in order, after a SIGTERM, having ended what it had begun
         self._retiring = False
         self._closed = False
-        self._failure: BaseException | None = None
+        self.failure: BaseException | None = None  # what its import or constructor raised
         self._gone = False
         self._quiet: asyncio.Future[bool] | None = None  # done when the worker owes something again
         self._requests: Queue[Any] = Queue(capacity=making.capacity, policy=making.policy, on_peer_death="wait")
@@ -98,24 +99,28 @@ class Link:
         """Start the process. OSError when the system cannot."""
         # A worker without work, and work that takes long, are no stalls; want of room is one.
         ends = (self._requests.reader(stall_after=math.inf), self._broadcasts, self._replies.writer())
-        making = self._making
         self._reader.claim()
-        starting = asyncio.ensure_future(
-            asyncio.to_thread(_process.start, making.method, f"{making.label}-{self.rank}", making.spec, ends)
-        )
-        try:
-            process = await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            starting.add_done_callback(self._adopt)  # it is being started already
-            await asyncio.wait([starting])
-            raise
-        self.process = process
+        self.process = process = await self._start_process(ends)
         for end in ends:
             end.close()  # these are the worker's now
         self._pidfd = _process.death_of(process)
         self._station.listen(self._death, self._on_end)
         self._station.begin(self, 1.0)
         self._listening = asyncio.ensure_future(self._listen())
+
+    async def _start_process(self, ends: tuple[Any, Any, Any]) -> BaseProcess:
+        making = self._making
+        name = f"{making.label}-{self.rank}"
+        if making.method == "fork":
+            # Here and now: a child inherits the locks that other threads hold, and this loop's thread holds none.
+            return _process.start(making.method, name, making.spec, ends)
+        starting = asyncio.ensure_future(asyncio.to_thread(_process.start, making.method, name, making.spec, ends))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(self._adopt)  # it is being started already
+            await asyncio.wait([starting])
+            raise
 
     @property
     def _death(self) -> int:
@@ -157,8 +162,8 @@ class Link:
     async def _listen(self) -> None:
         try:
             while True:
-                self._serve(await self._reader.acquire_read())
-                self._serve_all()
+                self._serve(await self._reader.acquire_read())  # which lets the loop turn, now and then
+                self._serve_some()
                 if self.up and not self.calls:
                     # A worker that owes nothing is not waited for: a loop waits best for few.
                     self._quiet = self._station.future()
@@ -170,38 +175,43 @@ class Link:
             _log.warning(f"worker {self.rank} (pid {self.pid}) is killed: its reply is damaged: {error}")
             self.kill()
 
-    def _serve_all(self) -> None:
-        while (slot := self._reader.try_acquire_read()) is not None:
+    def _serve_some(self) -> bool:
+        """What has come, up to a turn's worth. Whether there may be more: a worker can publish as fast as we read."""
+        for _ in range(_AT_ONCE):
+            slot = self._reader.try_acquire_read()
+            if slot is None:
+                return False
             self._serve(slot)
+        return True
 
     def _serve(self, slot: ReadSlot) -> None:
         with slot:
             message = Envelope.parse(slot.data)
-            kind, number = message.kind, message.id
-            if kind == Kind.STARTED:
-                self._was_begun = True
-                return
-            if kind == Kind.LEAVING:
-                self.up, self._left = False, True
-                return
-            if kind == Kind.READY:
-                self.up = not self._gone and not self._retiring
-                self.was_up = True
-                self._is_async = bool(message.flags & Flag.ASYNC)
-                if self._is_async:
-                    self._most = self._making.pipeline or _MOST_AHEAD
-                self._station.end(self)
-                self._owner.on_up(self)
-                return
-            if kind == Kind.FAILED:
-                self._failure = _failure.revive(message.body)
-                return
-            call = self.calls.get(number)
+            kind = message.kind
+            call = self.calls.get(message.id)
             if call is None:
+                self._hear(message)
                 return
             self._answer(call, kind, message)
         if kind != Kind.PART:
             self._done(call)
+
+    def _hear(self, message: Envelope) -> None:
+        """What a worker says of itself. Anything else is about a call that has ended."""
+        if message.kind == Kind.STARTED:
+            self._was_begun = True
+        elif message.kind == Kind.READY:
+            self.up = not self._gone and not self._retiring
+            self.was_up = True
+            self._is_async = bool(message.flags & Flag.ASYNC)
+            if self._is_async:
+                self._most = self._making.pipeline or _MOST_AHEAD
+            self._station.end(self)
+            self._owner.on_up(self)
+        elif message.kind == Kind.FAILED:
+            self.failure = _failure.revive(message.body)
+        elif message.kind == Kind.LEAVING:
+            self.up, self.left = False, True
 
     def _answer(self, call: Call, kind: int, message: Envelope) -> None:
         if call.sink.done:
@@ -248,37 +258,27 @@ class Link:
 
     def started_calls(self) -> list[Call]:
         """Those that a worker which is gone had begun with, as far as can be known."""
-        if self._left:
+        if self.left:
             return []
         begun = [call for call in self.calls.values() if self._outbox.taken(call)]
         return begun if self._is_async else begun[:1]
 
     def how_the_start_failed(self, reason: str) -> str:
         """In words, of a worker that ended before it was ready."""
-        if self._failure is not None:
-            kind = "" if isinstance(self._failure, RemoteError) else f"{type(self._failure).__name__}: "
-            return f"{kind}{self._failure}"
+        if self.failure is not None:
+            kind = "" if isinstance(self.failure, RemoteError) else f"{type(self.failure).__name__}: "
+            return f"{kind}{self.failure}"
         if self._was_begun:
             return f"it {reason} while it constructed its object"
         if "exit code" not in reason:
             return f"it {reason} before it ran"
         return f"it {reason} before it ran; is the group made under `if __name__ == '__main__':`?"
 
-    @property
-    def left(self) -> bool:
-        """It ended in order, after a SIGTERM."""
-        return self._left
-
     def retire(self) -> None:
         """Give it no more calls, and let it end by itself when it has answered those that it has."""
         self.up, self._retiring = False, True
         if not self.calls:
             self.close_requests()
-
-    @property
-    def failure(self) -> BaseException | None:
-        """What its import or constructor raised."""
-        return self._failure
 
     def close_requests(self) -> None:
         """Let the worker end by itself when it has answered everything."""
@@ -310,7 +310,8 @@ class Link:
         if self._closed:
             return
         try:
-            self._serve_all()  # what it published before it ended counts
+            while self._serve_some():  # what it published before it ended counts
+                pass
         except QueueClosed:
             pass  # it ended in order
         except AiospinError as error:

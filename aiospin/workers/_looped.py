@@ -150,7 +150,6 @@ class Looped:
     async def _send_part(self, number: int, part: Any) -> None:
         body, buffers = self._hosted.body.encode(part)
         await self._send(pack(Kind.PART, number, body=body, buffers=buffers))
-        await asyncio.sleep(0)  # a generator that never waits would starve the other calls
 
     async def _send(self, pieces: list[Any]) -> None:
         await self._replies.aput(*pieces)

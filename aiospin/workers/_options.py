@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, get_args
 
+from aiospin._deadline import require_seconds
+
 Delivery = Literal["at_most_once", "at_least_once"]
 DELIVERIES: Final = get_args(Delivery)
 
@@ -30,13 +32,3 @@ class Options:
     def changed(self, given: Mapping[str, Any]) -> Options:
         """With other values for some."""
         return replace(self, **given)
-
-
-def require_seconds(name: str, value: object) -> None:
-    """Raise TypeError or ValueError for what is no time to wait: a number of 0 or more, or None for ever."""
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} must be a number of seconds or None, got {value!r}")
-    if not value >= 0:
-        raise ValueError(f"{name} must be 0 or more seconds, got {value!r}")

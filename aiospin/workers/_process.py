@@ -10,7 +10,6 @@ import atexit
 import contextlib
 import multiprocessing
 import os
-import signal
 import threading
 import time
 import weakref
@@ -19,6 +18,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
+from aiospin import _children
 from aiospin.workers import _child
 
 START_METHODS: Final = ("spawn", "forkserver", "fork")
@@ -45,7 +45,7 @@ def start(method: str, name: str, spec: _child.Spec, ends: tuple[Any, Any, Any])
         resource_tracker.ensure_running()  # at its own first start it would unblock SIGINT
     # A forkserver would keep the environment for all that it ever starts; the child sets its own.
     inherited: Mapping[str, str] = spec.environment if method == "spawn" else {}
-    with _changing, _environment(inherited), _sigint_blocked():
+    with _changing, _environment(inherited), _children.sigint_blocked():
         process.start()
     _started.add(process)
     return process
@@ -81,7 +81,7 @@ def how_it_ended(process: BaseProcess) -> str:
     code = _exit_code(process)
     if code is None:
         return "ended, and somebody else took its exit code"
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return _children.how_it_ended(code)
 
 
 def reap(process: BaseProcess) -> None:
@@ -120,16 +120,6 @@ def _environment(wanted: Mapping[str, str]) -> Generator[None, None, None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-@contextlib.contextmanager
-def _sigint_blocked() -> Generator[None, None, None]:
-    """What is started inside inherits the block; a Ctrl-C that comes meanwhile is served afterwards."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end_all() -> None:

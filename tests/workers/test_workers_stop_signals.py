@@ -147,12 +147,15 @@ CTRL_C = """
             calls = [asyncio.ensure_future(group.call_one(rank, "hold", str(rank))) for rank in (0, 1)]
             for rank in (0, 1):
                 await traces.seen(f"began {rank}")
-            say(group.pids)
+            for call in calls:  # whatever becomes of them
+                call.add_done_callback(lambda call: call.cancelled() or call.exception())
             try:
+                say(group.pids)
                 await asyncio.gather(*calls)
             finally:
-                traces.open("0")
-                traces.open("1")
+                if arguments["kind"] == "Mortal":  # async calls are cancelled
+                    traces.open("0")
+                    traces.open("1")
 
     try:
         asyncio.run(work())

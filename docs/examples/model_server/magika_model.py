@@ -8,7 +8,7 @@ private method of the package is called.
 What the network sees of a file: the first and the last `beg_size` and `end_size` bytes of its outer blocks without the
 white space around them, and a padding token where there are fewer. A file too short for that is text if it is UTF-8.
 
-Guarantee: `predict` gives the labels that `Magika().identify_bytes` gives (tests/example/test_model.py).
+Guarantee: `predict` gives the labels that `Magika().identify_bytes` gives (tests/example/test_magika_model.py).
 Assumption: the wheel holds one model, of the input layout of version 3; anything else is refused at construction.
 """
 

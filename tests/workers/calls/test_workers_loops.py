@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from ends import until
 from hosted import KINDS, Looped, Plain
 from stage import Stage
 
@@ -77,3 +78,21 @@ def test_a_group_lives_in_the_loop_of_a_thread(
     here = run_async(use("async"))
     thread.join()
     assert not set(here) & set(outcomes[0])
+
+
+@MODULE
+async def test_a_fast_stream_lets_the_loop_turn(group: WorkerGroup[Any]) -> None:
+    """What a worker has published while the loop was busy is served in portions."""
+    parts = group.stream(0, "count", 1000)
+    assert await parts.__anext__() == 0
+    link = group._crew._berths[0].link
+    assert link is not None
+    (call,) = link.calls.values()
+    until(lambda: link._replies.statistics().published > 900 * 128)
+    grown = []
+    while not call.ended:
+        before = len(call.sink._ready)  # type: ignore[attr-defined]
+        await asyncio.sleep(0)
+        grown.append(len(call.sink._ready) - before)  # type: ignore[attr-defined]
+    assert max(grown) < 200
+    assert [part async for part in parts] == list(range(1, 1000))
