@@ -11,6 +11,8 @@ from bench.run import main
 from bench.scenarios import SCENARIOS
 from bench.subjects import load_subjects
 
+pytestmark = pytest.mark.repository
+
 
 def test_every_case_plays_a_scenario_and_every_reference_is_a_subject() -> None:
     subjects = load_subjects()
