@@ -2,7 +2,7 @@
 
 * `async def` tests run once on asyncio and once on uvloop, without asking.
 * `loop_kind` and `run_async` do the same for plain tests that drive loops themselves.
-* `@pytest.mark.native` and `@pytest.mark.fallback` tie a test to one backend.
+* `@pytest.mark.native` and `@pytest.mark.fallback` tie a test to one backend; `repository` says that none matters.
 * `leaves_nothing` fails a test that leaves descriptors, threads, child processes or named segments behind.
 
 Guarantee: a skip whose reason is not in ALLOWED_SKIPS fails the run, here and in CI; so does an expected failure.
@@ -18,6 +18,7 @@ import os
 import platform
 import re
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -54,6 +55,7 @@ if not os.environ.get("AIOSPIN_REQUIRE_BROWSER"):
     }
 
 _unexplained: list[str] = []
+_place = ""  # where this run's named segments are
 
 
 def pytest_report_header() -> list[str]:
@@ -75,10 +77,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=NEEDS_FALLBACK))
 
 
-def pytest_configure() -> None:
-    """Let Ctrl-C through: what a shell starts in the background ignores it, and every child of the tests would, too."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Let Ctrl-C through, and give this run's named segments a place of their own: others may run beside it."""
+    # What a shell starts in the background ignores it, and every child of the tests would, too.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    global _place
+    place = tempfile.TemporaryDirectory(prefix="tests-", dir="/dev/shm")
+    config.add_cleanup(place.cleanup)
+    _place = os.environ["AIOSPIN_DIR"] = place.name
 
 
 def pytest_collection_finish() -> None:
@@ -178,7 +185,7 @@ class Footprint:
 
     @classmethod
     def take(cls) -> Footprint:
-        """Look at /proc and /dev/shm now."""
+        """Look at /proc and at this run's directory of named segments now."""
         descriptors = set()
         for entry in os.listdir("/proc/self/fd"):
             try:
@@ -192,7 +199,7 @@ class Footprint:
                     children.update(map(int, listing.read().split()))
             except FileNotFoundError:  # the thread has ended
                 continue
-        named = {name for name in os.listdir("/dev/shm") if name.startswith("aiospin")}
+        named = os.listdir(_place)
         return cls(frozenset(descriptors), frozenset(threading.enumerate()), frozenset(children), frozenset(named))
 
     def since(self, before: Footprint) -> list[str]:
@@ -201,19 +208,19 @@ class Footprint:
             *(f"descriptor {number} -> {target}" for number, target in self.descriptors - before.descriptors),
             *(f"thread {thread.name}" for thread in self.threads - before.threads),
             *(f"child process {pid}" for pid in self.children - before.children),
-            *(f"/dev/shm/{name}" for name in self.named - before.named),
+            *(f"named segment {name}" for name in self.named - before.named),
         ]
 
 
 def leaked(before: Footprint, patience: float = 10.0) -> list[str]:
     """Return what is left since `before`, giving what is on its way out `patience` seconds to go."""
     deadline = time.monotonic() + patience
-    while True:
-        gc.collect()
-        left = Footprint.take().since(before)
-        if not left or time.monotonic() > deadline:
-            return left
-        time.sleep(0.01)
+    while left := Footprint.take().since(before):
+        if time.monotonic() > deadline:
+            break
+        gc.collect()  # only now: in a session of thousands of tests it takes longer than most of them
+        time.sleep(0.001)
+    return left
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from types import ModuleType
 
 import pytest
 
+pytestmark = pytest.mark.repository
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.repository
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("aiospin", "native", "tests", "docs", ".ci")
 SUFFIXES = {"", ".py", ".pyi", ".h", ".cpp", ".md", ".sh", ".toml"}

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.repository
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "aiospin"
 NATIVE = ROOT / "native"

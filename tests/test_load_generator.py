@@ -13,6 +13,8 @@ from servers.ledger import Ledger
 from servers.memory import MemoryLog, resident, slope
 from servers.samples import Sample
 
+pytestmark = pytest.mark.repository
+
 SAMPLE = Sample("sample.bin", b"content" * 100, "text")
 REQUESTS = 6
 

@@ -16,6 +16,8 @@ from servers.table import print_scenario
 from servers.transports import TRANSPORTS
 from servers.transports.contract import NoModel
 
+pytestmark = pytest.mark.repository
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

@@ -38,6 +38,7 @@ def become(uid: int) -> None:
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
     assert ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0
+    os.environ.pop("AIOSPIN_DIR", None)  # which is another user's
 
 
 def owning(umask: int) -> Child:

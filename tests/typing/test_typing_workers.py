@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from test_typing import CHECKERS
 
+pytestmark = pytest.mark.repository
+
 HERE = Path(__file__).resolve().parent
 
 
