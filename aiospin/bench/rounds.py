@@ -72,7 +72,9 @@ Results = Mapping[tuple[str, str, str], Answers]
 @contextlib.contextmanager
 def workplace() -> Generator[str, None, None]:
     """A folder for the run, in memory; what peers put beside it under its name goes with it."""
-    folder = tempfile.mkdtemp(prefix="aiospin-bench-", dir=SHARED if os.access(SHARED, os.W_OK) else None)
+    folder = tempfile.mkdtemp(
+        prefix=f"aiospin-bench-{os.getpid()}-", dir=SHARED if os.access(SHARED, os.W_OK) else None
+    )
     try:
         yield folder
     finally:

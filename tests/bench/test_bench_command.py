@@ -23,6 +23,8 @@ from aiospin.bench.subjects import load_subjects
 from aiospin.cli import main
 from aiospin.cli.bench import BadChoice, Progress, choose_peers, choose_scenarios
 
+pytestmark = pytest.mark.repository  # what it stands on is tested on every Python
+
 BACKENDS = [pytest.param("native", marks=pytest.mark.native), "fallback"]
 SUBJECTS = load_subjects()
 MACHINE = {"cpu", "cores", "kernel", "python", "aiospin", "backend", "rung", "policy", "load"}
@@ -40,13 +42,17 @@ def command(*args: object) -> list[str]:
 
 
 def bench(*args: object, backend: str | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*args), env=environment(backend), capture_output=True, text=True, timeout=110, check=False
-    )
+    asked = command(*args)
+    with subprocess.Popen(
+        asked, env=environment(backend), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        out, err = running.communicate()
+    assert not left_in_memory(running.pid)
+    return subprocess.CompletedProcess(asked, running.returncode, out, err)
 
 
-def left_in_memory() -> set[str]:
-    return {name for name in os.listdir("/dev/shm") if name.startswith("aiospin-bench-")}
+def left_in_memory(pid: int) -> list[str]:
+    return [name for name in os.listdir("/dev/shm") if name.startswith(f"aiospin-bench-{pid}-")]
 
 
 def assert_schema(document: dict[str, Any]) -> None:
@@ -75,7 +81,6 @@ def assert_schema(document: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_quick_run_asks_everything(backend: str) -> None:
-    before = left_in_memory()
     done = bench("--quick", "--rounds", 1, "--seconds", 0.005, "--peers", "pipe,stream", "--json", backend=backend)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
@@ -98,7 +103,6 @@ def test_a_quick_run_asks_everything(backend: str) -> None:
     (storm,) = document["scenarios"]["storm"]["points"]
     for loop in ("uvloop", "asyncio"):
         assert storm["subjects"][f"aiospin {loop}"]["rounds"][0]["lost"] == 0.0
-    assert not left_in_memory() - before
 
 
 @pytest.mark.native
@@ -193,7 +197,6 @@ def test_choices_are_typed_errors_and_keep_the_order() -> None:
 
 
 def test_an_interrupt_leaves_nothing() -> None:
-    before = left_in_memory()
     asked = command("--scenario", "crowd", "--peers", "pipe,queue,stream", "--seconds", 20)
     with subprocess.Popen(
         asked, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -206,7 +209,7 @@ def test_an_interrupt_leaves_nothing() -> None:
     assert running.returncode == 130, err
     assert out == ""
     assert err == "aiospin: interrupted\n"
-    assert not left_in_memory() - before
+    assert not left_in_memory(running.pid)
 
 
 def wait_for_processes_of(session: int, count: int) -> None:
