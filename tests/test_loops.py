@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import threading
 import warnings
@@ -281,6 +282,30 @@ async def test_a_timer_runs_between_messages_that_are_always_ready() -> None:
 def assert_fair_share(consumed: int, ticks: int) -> None:
     """Neither starved: the messages did not wait for the timer, nor the timer for the messages."""
     assert ticks >= 40 and consumed > ticks
+
+
+@pytest.mark.native
+async def test_a_crowd_of_readers_that_are_always_ready_shares_one_turn() -> None:
+    """Counted, not timed: were each to take all it has in a turn of its own, the loop would iterate two or three times."""
+    members, messages, iterations = 64, 500, 0
+
+    async def consume(reader: QueueReader[bytes]) -> None:
+        for _ in range(messages):
+            await reader.aget()
+
+    def look() -> None:
+        nonlocal iterations
+        iterations += 1
+        loop.call_soon(look)
+
+    loop = asyncio.get_running_loop()
+    with contextlib.ExitStack() as stack:
+        crowd = [stack.enter_context(pair(capacity="64 KiB")) for _ in range(members)]
+        for _, writer, _ in crowd:
+            writer.put_many([bytes(8)] * messages)
+        look()
+        await asyncio.gather(*(consume(reader) for _, _, reader in crowd))
+    assert iterations > 10
 
 
 async def test_a_timer_runs_between_slots_and_puts_that_are_always_ready() -> None:

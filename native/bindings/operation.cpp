@@ -197,16 +197,16 @@ PySendResult step(PyObject* op, PyObject* value, PyObject** result) {
       if (sent == PYGEN_NEXT) return sent;
       const Ref woken(std::exchange(*result, nullptr));
       resume(self);
-      begin_turn(turn, self->asks);
       if (sent == PYGEN_ERROR) return ended(self, result, Attempt::failed);
       if (woken.get() == Py_False) {
         raise_timeout(self->endpoint, self->deadline, wanted(self));
         return ended(self, result, Attempt::failed);
       }
+      if (!begin_turn(turn, self->asks)) return ended(self, result, Attempt::failed);
       break;
     }
     case Stage::yielded:
-      begin_turn(turn, self->asks);
+      if (!begin_turn(turn, self->asks)) return ended(self, result, Attempt::failed);
       break;
     case Stage::created: {
       if (is_inherited(self->endpoint) && !enter_slowly(self->endpoint)) return ended(self, result, Attempt::failed);

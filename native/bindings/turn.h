@@ -3,8 +3,9 @@
 // A coroutine whose messages are always ready never suspends, and would keep timers, sockets and other tasks waiting.
 // So one that has gone on for 40 to 80 us since the loop's last real iteration gives it one. The iteration is observed, not
 // guessed: when the stamp is old, a callback is left with the loop; if it has not run when the stamp is old again, the
-// loop is being starved. Several coroutines that are always ready share one such turn: each has its part of it, as many as
-// had to yield in the iteration before.
+// loop is being starved. Several coroutines that are ready in one iteration share that time: each has a part of it, by how
+// many there were in the iteration before, and the least when there are more than that. So an iteration takes
+// little more than one step of each.
 #pragma once
 
 #include <memory>
@@ -15,10 +16,12 @@
 namespace aiospin::bindings {
 
 struct Turn {
-  Ticks last = 0;          // the loop was seen to iterate, or a coroutine began its part of this iteration
+  Ticks iterated = 0;      // the loop was seen to, or presumed to
+  Ticks last = 0;          // then, or when a coroutine began its part of this iteration
+  Ticks part = 0;          // how long that is
   unsigned waiting = 0;    // operations suspended in this thread's loop
-  unsigned yields = 0;     // coroutines that had to yield since the loop iterated
-  unsigned crowd = 1;      // how many did in the iteration before, at least 1
+  unsigned begun = 0;      // coroutines that went on since the loop was seen to iterate
+  unsigned crowd = 1;      // how many did in the iteration before
   unsigned asks = 0;       // callbacks that were left with a loop
   bool asked = false;      // the latest has not run
 };
@@ -29,7 +32,8 @@ const std::shared_ptr<Turn>& this_turn();
 // Must the caller let the loop iterate before it takes what is ready? -1 with an exception set.
 int owes_turn(Turn& turn);
 // A coroutine goes on in an iteration of the loop after the one in which it stopped, when `asks` callbacks had been left.
-void begin_turn(Turn& turn, unsigned asks);
+// False with an exception set.
+bool begin_turn(Turn& turn, unsigned asks);
 
 bool make_turn(PyObject* module);
 
