@@ -286,7 +286,7 @@ def assert_fair_share(consumed: int, ticks: int) -> None:
 
 @pytest.mark.native
 async def test_a_crowd_of_readers_that_are_always_ready_shares_one_turn() -> None:
-    """Counted, not timed: were each to take all it has in a turn of its own, the loop would iterate two or three times."""
+    """Counted, not timed: were each to take all it has in a turn of its own, the loop would iterate but a few times."""
     members, messages, iterations = 64, 500, 0
 
     async def consume(reader: QueueReader[bytes]) -> None:

@@ -23,6 +23,7 @@ NATIVE_ONLY = {
         ("FloorWakes", "floor_bounce", "floor_copy", "floor_fan", "floor_wake"),
         "measures what the machine can do without Python, which Python cannot",
     ),
+    "give_no_turns": "keeps the clock out of a count of instructions, which is of the extension's",
     "rung": "names how the CPU idles while a wait watches, and the fallback only sleeps",
     "set_inline_hook": "steps through a stage that the fallback does not have",
 }

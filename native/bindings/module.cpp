@@ -103,6 +103,7 @@ PYBIND11_MODULE(native_in_main, module, py::mod_gil_not_used(), py::multiple_int
     throw py::error_already_set();
   }
   module.def("set_inline_hook", [](py::handle hook) { bindings::set_inline_hook(hook.ptr()); }, py::arg("hook"));
+  module.def("give_no_turns", &bindings::give_no_turns);
   bindings::register_floor(module);
   bindings::register_mapping(module);
   bindings::register_waiting(module);

@@ -2,6 +2,7 @@
 #include "bindings/turn.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace aiospin::bindings {
@@ -71,6 +72,8 @@ bool begin_turn(Turn& turn, unsigned asks) {
   if (now - turn.iterated > from_us(2 * kTurnUs)) turn.part = from_us(kLeastUs);  // more are ready than were before
   return turn.asked || now - turn.iterated < from_us(kTurnUs) || ask(turn);
 }
+
+void give_no_turns() { this_turn()->part = std::numeric_limits<Ticks>::max(); }
 
 bool make_turn(PyObject* module) {
   const Ref name(PyModule_GetNameObject(module));
