@@ -37,11 +37,12 @@ class Plan:
     """the one reader can send, too"""
     folder: str = ""
     """where what needs a path may live; it is gone after the run, whatever happens"""
+    least_room: int = 1 << 20
 
     @property
     def room(self) -> int:
         """Bytes that must fit in the line at once, for transports that fix that beforehand."""
-        return max(1 << 20, 3 * (self.nbytes + 64))
+        return max(self.least_room, 3 * (self.nbytes + 64))
 
 
 def not_this_way(*args: Any) -> Any:
@@ -61,6 +62,8 @@ class End:
     send_many: Callable[[Sequence[bytes]], Any] = not_this_way
     receive_many: Callable[[int], Any] = not_this_way
     """a sequence of at least one message, at most so many"""
+    member: Any = None
+    """what a wait for many takes"""
 
     @property
     def take(self) -> Callable[[], Any]:
@@ -90,6 +93,8 @@ class Subject(ABC):
     """the oldest Python that the package is made for"""
     batches: bool = False
     """both ends have calls for many messages at once"""
+    waits_for_many: bool = False
+    """there is a wait for whichever of many readers is ready"""
     largest: int | None = None
     """bytes of the largest message that it carries"""
     cores: int = 1
@@ -102,6 +107,10 @@ class Subject(ABC):
     @abstractmethod
     def open(self, ticket: Any, plan: Plan) -> Any:
         """A context manager (an asynchronous one, where the calls are awaited) around an `End`."""
+
+    def wait_for_any(self, ends: Sequence[End]) -> contextlib.AbstractContextManager[Callable[[], Any]]:
+        """A call that returns when one of the ends has a message. Asked where `waits_for_many`."""
+        raise ValueError(f"{self.name} has no wait for many")
 
     def missing(self) -> str | None:
         """Why it cannot be measured here, or None."""

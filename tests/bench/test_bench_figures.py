@@ -112,6 +112,11 @@ def test_batch() -> None:
     assert evaluate("batch", {"messages": 6400, "wall_ns": 1_000_000}) == {"per_s": 6.4e6}
 
 
+def test_a_wake_up_of_many_members_is_charged_by_the_message() -> None:
+    figures = evaluate("members", {"one_way_ns": [30_000] * 200, "cpu_ns": 10_000_000})
+    assert figures == {"p50_us": 30.0, "p99_us": 30.0, "cpu_us": 50.0}
+
+
 def test_fan_in_takes_messages_in_the_order_of_sending() -> None:
     assert fan_in.in_turn([[1, 4], [2, 5], [3, 6]]) == [1, 2, 3, 4, 5, 6]
     figures = evaluate("fan-in", {"messages": 800, "wall_ns": 1_000_000_000, "one_way_ns": [3000] * 160})

@@ -13,6 +13,7 @@ from aiospin.bench.scenarios.fan_in import FanIn
 from aiospin.bench.scenarios.idle import Idle
 from aiospin.bench.scenarios.lag import Lag
 from aiospin.bench.scenarios.latency import Latency
+from aiospin.bench.scenarios.members import Members
 from aiospin.bench.scenarios.storm import Storm
 from aiospin.bench.scenarios.throughput import Throughput
 
@@ -25,6 +26,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         Throughput(),
         Batch(),
         FanIn(),
+        Members(),
         Idle(),
         Lag(),
         Storm(),

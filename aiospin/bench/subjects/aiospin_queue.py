@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aiospin import Queue, QueueReader, QueueWriter
-from aiospin.bench.contract import End, Line, Plan, Subject
+from aiospin import Queue, QueueReader, QueueWriter, WaitSet
+from aiospin.bench.contract import KINDS, End, Line, Plan, Subject
 
 LEASED_FROM = 4096
 """bytes from which on a reader looks at a message where it lies, rather than copying it out"""
@@ -35,11 +35,11 @@ class Aiospin(Subject):
     def _open_blocking(self, ticket: Ticket, plan: Plan) -> Generator[End, None, None]:
         writer, reader = ticket
         with writer or contextlib.nullcontext(), reader or contextlib.nullcontext():
-            calls: dict[str, Callable[..., Any]] = {}
+            calls: dict[str, Any] = {}
             if writer is not None:
                 calls |= {"send": writer.put, "send_many": writer.put_many}
             if reader is not None:
-                calls |= {"receive": reader.get, "receive_many": reader.get_many}
+                calls |= {"receive": reader.get, "receive_many": reader.get_many, "member": reader}
                 if plan.nbytes >= LEASED_FROM:
                     calls |= {"consume": _look(reader)}
             yield End(**calls)
@@ -48,14 +48,19 @@ class Aiospin(Subject):
     async def _open_awaited(self, ticket: Ticket, plan: Plan) -> AsyncGenerator[End, None]:
         writer, reader = ticket
         with writer or contextlib.nullcontext(), reader or contextlib.nullcontext():
-            calls: dict[str, Callable[..., Any]] = {}
+            calls: dict[str, Any] = {}
             if writer is not None:
                 calls |= {"send": writer.aput, "send_many": writer.aput_many}
             if reader is not None:
-                calls |= {"receive": reader.aget, "receive_many": reader.aget_many}
+                calls |= {"receive": reader.aget, "receive_many": reader.aget_many, "member": reader}
                 if plan.nbytes >= LEASED_FROM:
                     calls |= {"consume": _look_awaited(reader)}
             yield End(**calls)
+
+    @contextlib.contextmanager
+    def wait_for_any(self, ends: Sequence[End]) -> Generator[Callable[[], Any], None, None]:
+        with WaitSet([end.member for end in ends]) as members:
+            yield members.wait_sync if self.kind == "sync" else members.wait
 
 
 def _look(reader: QueueReader[bytes]) -> Callable[[], None]:
@@ -73,4 +78,4 @@ def _look_awaited(reader: QueueReader[bytes]) -> Callable[[], Any]:
     return consume
 
 
-SUBJECTS = tuple(Aiospin(f"aiospin {kind}", kind, batches=True) for kind in ("sync", "uvloop", "asyncio"))
+SUBJECTS = tuple(Aiospin(f"aiospin {kind}", kind, batches=True, waits_for_many=True) for kind in KINDS)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-from collections.abc import Generator
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Generator, Sequence
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from aiospin.bench.contract import End, Plan
@@ -21,7 +21,12 @@ class Pipe(BlockingPairs):
 
     @contextlib.contextmanager
     def enter(self, ticket: Connection, plan: Plan) -> Generator[End, None, None]:
-        yield End(ticket.send_bytes, ticket.recv_bytes)
+        yield End(ticket.send_bytes, ticket.recv_bytes, member=ticket)
+
+    @contextlib.contextmanager
+    def wait_for_any(self, ends: Sequence[End]) -> Generator[Callable[[], Any], None, None]:
+        connections = [end.member for end in ends]
+        yield lambda: wait(connections)
 
 
-SUBJECTS = (Pipe("Pipe", "sync"),)
+SUBJECTS = (Pipe("Pipe", "sync", waits_for_many=True),)
