@@ -176,6 +176,10 @@ class Endpoint(abc.ABC):
         self._drain()
         return not (self._ready() or self._announce())
 
+    def _forget_peer(self) -> None:
+        """Peers' descriptors may be closed from here on. This backend asks for them before each sleep."""
+        return
+
     def _drain(self) -> None:
         """Empty the bell."""
         if self._opened:

@@ -30,6 +30,8 @@ struct Endpoint {
   PyObject* home;           // weak reference to the loop that has the bell; null: ask the Python half
   std::uint64_t parked_ns;  // when the native park began; meaningful while there is one
   std::uint64_t home_peer;  // the writer's seat when that was set: a new one has a pidfd that the loop does not have yet
+  int peer_fd;                // what sync sleeps of a reader poll beside the bell: the writer's pidfd, or -1;
+  std::uint64_t peer_seat;    // for the writer in this seat; 0: ask the Python half
   PyObject* parked;         // the future of the operation that parked without it
   const void* parked_operation;
   bool in_vain;             // the wait now suspended was woken before and found nothing

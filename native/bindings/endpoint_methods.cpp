@@ -231,8 +231,14 @@ int set_home(PyObject* op, PyObject* loop, void*) {
   if (reference == nullptr && PyErr_Occurred()) return -1;
   Endpoint* self = as_endpoint(op);
   Py_XSETREF(self->home, reference);
+  self->peer_seat = 0;
   if (self->opened && self->rank >= 0) self->home_peer = seat_of_writer(as_reader(self));
   return 0;
+}
+
+PyObject* forget_peer(PyObject* op, PyObject*) {
+  as_endpoint(op)->peer_seat = 0;
+  Py_RETURN_NONE;
 }
 
 PyObject* in_vain(PyObject* op, void*) { return PyBool_FromLong(as_endpoint(op)->in_vain); }
@@ -311,6 +317,7 @@ constexpr const char* kArmDoc =
       {"_monitor", monitor, METH_VARARGS, nullptr}, {"_unmonitor", unmonitor, METH_NOARGS, nullptr}, \
       {"_bell_callback", bell_callback, METH_NOARGS, nullptr},                                 \
       {"_wake_parked", wake_parked_now, METH_NOARGS, nullptr},                                 \
+      {"_forget_peer", forget_peer, METH_NOARGS, nullptr},                                     \
       {"_counters", counters, METH_NOARGS, nullptr}
 
 PyMethodDef reader_methods[] = {

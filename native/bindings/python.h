@@ -47,7 +47,7 @@ inline Ref referent(PyObject* reference) noexcept {
 
 // Filled when the module is imported; the module refuses a second interpreter, so one copy serves.
 struct Names {
-  PyObject *claim, *suspend, *leave, *blocking, *peer_fds, *recheck, *kick, *await, *call_soon, *timeout, *role_name, *create_future, *done, *set_result;
+  PyObject *claim, *suspend, *leave, *blocking, *peer_fds, *in_sets, *recheck, *kick, *await, *call_soon, *timeout, *role_name, *create_future, *done, *set_result;
 };
 struct Classes {
   PyObject *queue_closed, *reader_busy, *writer_busy, *reader_dropped, *forked_use, *corrupt_slot, *fragment_lost,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bindings/endpoint.h"
+#include "bindings/reader.h"
 #include "bindings/writer.h"
 #include "platform/membarrier.h"
 #include "wait/ladder.h"
@@ -61,7 +62,14 @@ bool warn_if_in_event_loop(Endpoint* self) {
   return loop.get() == Py_None || Ref(call_hook(reinterpret_cast<PyObject*>(self), names.blocking));
 }
 
+// The pidfds of peers. A reader has one, which is asked for again when another writer sits there or `_forget_peer()` was
+// called: with a message every few milliseconds the Python half would cost more than all the rest of a sleep.
 bool add_peers(Endpoint* self, std::vector<pollfd>& descriptors) {
+  const std::uint64_t seat = self->rank < 0 ? 0 : seat_of_writer(as_reader(self));
+  if (seat != 0 && self->peer_seat == seat) {
+    if (self->peer_fd >= 0) descriptors.push_back({self->peer_fd, POLLIN, 0});
+    return true;
+  }
   const Ref peers(call_hook(reinterpret_cast<PyObject*>(self), names.peer_fds));
   if (!peers) return false;
   const Ref fast(PySequence_Fast(peers.get(), "_peer_fds() must return a sequence"));
@@ -70,6 +78,13 @@ bool add_peers(Endpoint* self, std::vector<pollfd>& descriptors) {
     const long fd = PyLong_AsLong(PySequence_Fast_GET_ITEM(fast.get(), i));
     if (fd == -1 && PyErr_Occurred()) return false;
     descriptors.push_back({static_cast<int>(fd), POLLIN, 0});
+  }
+  if (self->rank < 0) return true;
+  const Ref in_sets(PyObject_GetAttr(reinterpret_cast<PyObject*>(self), names.in_sets));
+  if (!in_sets) return false;
+  if (in_sets.get() == Py_False) {  // sets want to be told of each sleep
+    self->peer_fd = descriptors.size() > 1 ? descriptors[1].fd : -1;
+    self->peer_seat = seat;
   }
   return true;
 }
