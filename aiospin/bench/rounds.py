@@ -71,10 +71,11 @@ Results = Mapping[tuple[str, str, str], Answers]
 
 @contextlib.contextmanager
 def workplace() -> Generator[str, None, None]:
-    """A folder for the run, in memory; what peers put beside it under its name goes with it."""
-    folder = tempfile.mkdtemp(
-        prefix=f"aiospin-bench-{os.getpid()}-", dir=SHARED if os.access(SHARED, os.W_OK) else None
-    )
+    """A folder for the run, in memory; what peers put beside it under its name goes with it.
+
+    Its name is short: peers make unix sockets deep inside, whose whole path has 107 bytes.
+    """
+    folder = tempfile.mkdtemp(prefix=f"bench-{os.getpid()}-", dir=SHARED if os.access(SHARED, os.W_OK) else None)
     try:
         yield folder
     finally:

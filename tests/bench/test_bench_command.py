@@ -52,7 +52,7 @@ def bench(*args: object, backend: str | None = None) -> subprocess.CompletedProc
 
 
 def left_in_memory(pid: int) -> list[str]:
-    return [name for name in os.listdir("/dev/shm") if name.startswith(f"aiospin-bench-{pid}-")]
+    return [name for name in os.listdir("/dev/shm") if name.startswith(f"bench-{pid}-")]
 
 
 def assert_schema(document: dict[str, Any]) -> None:
