@@ -83,7 +83,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # What a shell starts in the background ignores it, and every child of the tests would, too.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Processes that are spawned import the main program again. That would be pytest, of which none of them needs anything.
+    # Processes that are spawned import the main program again. That would be pytest, and none of them needs it.
     vars(sys.modules["__main__"]).pop("__file__", None)
     global _place
     place = tempfile.TemporaryDirectory(prefix="tests-", dir="/dev/shm")
