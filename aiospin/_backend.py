@@ -35,6 +35,8 @@ else:
             # Not `from aiospin import`: where there is none, that would blame an import circle.
             _native = importlib.import_module("aiospin._native")
         except (ImportError, OSError) as error:
+            if isinstance(error.__cause__, KeyboardInterrupt):  # Ctrl-C, while the module set itself up
+                raise error.__cause__ from None
             if wanted == "required":
                 raise
             # Formatted here and now: a log record that kept the exception would keep its frames, and all they hold.

@@ -143,6 +143,8 @@ kind = sys.argv[1]
 
 class Sabotage(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
+        if name == "aiospin._native" and kind == "KeyboardInterrupt":
+            raise ImportError("initialization failed") from KeyboardInterrupt()
         if name == "aiospin._native" and kind != "none":
             raise {"ImportError": ImportError, "OSError": OSError, "ValueError": ValueError}[kind]("the reason why")
         return None
@@ -165,7 +167,7 @@ logging.getLogger("aiospin").addHandler(Keep())
 sys.meta_path.insert(0, Sabotage())
 try:
     import aiospin
-except (ImportError, OSError, ValueError) as error:
+except (ImportError, OSError, ValueError, KeyboardInterrupt) as error:
     print(json.dumps({"raised": type(error).__name__, "text": str(error), "records": records}))
 else:
     print(json.dumps({"backend": aiospin.backend, "records": records, "modules": sorted(sys.modules)}))
@@ -204,6 +206,11 @@ def test_any_other_failure_of_the_extension_propagates() -> None:
     report = import_aiospin("ValueError")
     assert (report["raised"], report["text"]) == ("ValueError", "the reason why")
     assert report["records"] == []
+
+
+def test_ctrl_c_while_the_extension_sets_itself_up_is_no_reason_to_go_on_without_it() -> None:
+    report = import_aiospin("KeyboardInterrupt")
+    assert (report["raised"], report["records"]) == ("KeyboardInterrupt", [])
 
 
 @pytest.mark.parametrize("kind", ["ImportError", "OSError"])

@@ -88,10 +88,21 @@ def lead(errors: str, seconds: float, body: Callable[..., Any], *args: Any) -> A
 
 
 def _serve() -> None:
-    """Have the server of leaders running, and multiprocessing's tracker, which would unblock SIGINT when it starts."""
+    """Have the server of leaders running, and multiprocessing's tracker, which would unblock SIGINT when it starts.
+
+    The server imports from the folder that it is started in before anything else. In a checkout those would be sources
+    without the extension, so it starts in the root, and takes each leader to where the runner is.
+    """
     forkserver.set_forkserver_preload(PRELOADED)
-    forkserver.ensure_running()
     resource_tracker.ensure_running()
+    here = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.chdir("/")
+        with sigint_blocked():  # it is deaf to Ctrl-C, but only once it has imported everything
+            forkserver.ensure_running()
+    finally:
+        os.fchdir(here)
+        os.close(here)
 
 
 def _end(leader: Any) -> None:

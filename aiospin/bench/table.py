@@ -45,7 +45,7 @@ def ratio(found: Sequence[float]) -> str:
     """Median and extremes; `1/12 (10..15)` is a twelfth, and between a tenth and a fifteenth."""
     if not found:
         return ""
-    if median(found) < 0.1:
+    if found[0] > 0 and median(found) < 0.1:
         return f"1/{_spread([1 / each for each in reversed(found)])}"
     return _spread(found)
 

@@ -1,17 +1,22 @@
 """`aiospin bench`: aiospin, what one would use instead, and the bare machine, on the same work, in one run.
 
-Guarantee: however it ends, no process, shared memory or file of it is left; what was asked wrongly is named, with exit
-code 2, before anything is measured.
+Guarantee: when it ends, by Ctrl-C, SIGTERM and SIGHUP, too, no process, shared memory or file of it is left; what was
+asked wrongly is named, with exit code 2, before anything is measured.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import math
 import os
+import signal
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -48,20 +53,23 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
-    return value
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
     if not 0 < value <= 20:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 20 seconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 0 and 20 seconds")
     return value
 
 
 def _run(args: argparse.Namespace) -> int:
+    from aiospin import _policy
     from aiospin.bench.contract import Absent
     from aiospin.bench.subjects import load_subjects
 
@@ -72,9 +80,27 @@ def _run(args: argparse.Namespace) -> int:
         subjects = choose_peers(args.peers, load_subjects())
         if args.plot is not None:
             prepare_plots(args.plot)
-    except (BadChoice, Absent, OSError) as error:
+        _policy.resolve(None)
+    except (ValueError, Absent, OSError) as error:
         return _fail(str(error), 2)
-    return _play(args, scenarios, subjects)
+    with _ended_in_order():
+        return _play(args, scenarios, subjects)
+
+
+@contextlib.contextmanager
+def _ended_in_order() -> Generator[None, None, None]:
+    """What would kill this process at once ends it as Ctrl-C does, with the exit code that a shell would show."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    heeded = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+    before = [(number, signal.signal(number, leave)) for number in heeded]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def _split(given: Sequence[str]) -> list[str]:
@@ -110,11 +136,12 @@ def choose_peers(given: Sequence[str] | None, subjects: dict[str, Subject]) -> l
 
 
 def prepare_plots(folder: str) -> None:
-    """Makes the folder. Raises Absent without matplotlib, OSError where there can be no folder."""
+    """Makes the folder. Raises Absent without matplotlib, OSError where there can be no files."""
     from aiospin.bench.plot import need_matplotlib
 
     need_matplotlib()
     os.makedirs(folder, exist_ok=True)
+    tempfile.TemporaryFile(dir=folder).close()
 
 
 def _play(args: argparse.Namespace, scenarios: list[Scenario], chosen: list[Subject]) -> int:
@@ -140,7 +167,11 @@ def _play(args: argparse.Namespace, scenarios: list[Scenario], chosen: list[Subj
     results, rounds = play(found, pace, Progress())
     run = Run(machine, pace.name, rounds, time.monotonic() - start)
     document = make_document(found, results, subjects, absent, run)
-    print(json.dumps(document) if args.json else table(document))
+    try:
+        print(json.dumps(document) if args.json else table(document), flush=True)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains once more at its end
+        return _fail(f"the result could not be written: {error.strerror}", 1)
     if args.plot is not None:
         from aiospin.bench.plot import draw
 

@@ -194,10 +194,48 @@ def test_choices_are_typed_errors_and_keep_the_order() -> None:
     assert names == ["aiospin sync", "aiospin uvloop", "aiospin asyncio", "Pipe", "pyzmq sync", "pyzmq asyncio"]
 
 
+def test_a_policy_that_there_is_not_is_named_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AIOSPIN_POLICY", "bogus")
+    assert main(["bench", "--scenario", "storm"]) == 2
+    assert "bogus" in capsys.readouterr().err
+
+
+def test_the_folder_that_it_is_started_in_plays_no_part(tmp_path: Path) -> None:
+    """A checkout's sources lie there, without the extension."""
+    started_in, script = tmp_path / "here", tmp_path / "there" / "run.py"
+    (started_in / "aiospin").mkdir(parents=True)
+    (started_in / "aiospin" / "__init__.py").write_text("raise RuntimeError('the wrong one')")
+    script.parent.mkdir()
+    script.write_text("import sys\nfrom aiospin.cli import main\nif __name__ == '__main__':\n    sys.exit(main())\n")
+    asked = ["bench", "--scenario", "storm", "--peers", "pipe", "--rounds", "1", "--seconds", "0.01", "--json"]
+    done = subprocess.run(
+        [sys.executable, str(script), *asked], cwd=started_in, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (point,) = json.loads(done.stdout)["scenarios"]["storm"]["points"]
+    assert [each["failure"] for each in point["subjects"].values()] == [None] * len(point["subjects"])
+    assert "the wrong one" not in done.stderr
+
+
 # ---- ways to end
 
 
-def test_an_interrupt_leaves_nothing() -> None:
+def test_a_result_that_cannot_be_written_is_said_so() -> None:
+    asked = command("--scenario", "storm", "--peers", "pipe", "--rounds", 1, "--seconds", 0.01)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(asked, env=environment(), stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "aiospin bench: the result could not be written: No space left on device"
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+    ids=lambda each: str(each),
+)
+def test_a_signal_ends_it_and_leaves_nothing(number: signal.Signals, status: int) -> None:
     asked = command("--scenario", "crowd", "--peers", "pipe,queue,stream", "--seconds", 20)
     with subprocess.Popen(
         asked, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -205,11 +243,11 @@ def test_an_interrupt_leaves_nothing() -> None:
         assert running.stderr is not None
         assert running.stderr.readline() == "aiospin bench: round 1 of 5: crowd\n"
         wait_for_processes_of(running.pid, 8)
-        os.kill(running.pid, signal.SIGINT)
+        os.kill(running.pid, number)
         out, err = running.communicate(timeout=60)  # every process that is left would hold these open
-    assert running.returncode == 130, err
+    assert running.returncode == status, err
     assert out == ""
-    assert err == "aiospin: interrupted\n"
+    assert err == ("aiospin: interrupted\n" if number == signal.SIGINT else "")
     assert not left_in_memory(running.pid)
 
 

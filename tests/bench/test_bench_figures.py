@@ -222,6 +222,8 @@ def test_a_number_is_short(value: float | None, text: str) -> None:
         ([2.4, 2.5, 2.9], "2.50 (2.4..2.9)"),
         ([0.036, 0.04, 0.05], "1/25 (20..28)"),
         ([138.0, 150.0], "144 (138..150)"),
+        ([0.0, 0.05], "0.0250 (0..0.0500)"),
+        ([0.0], "0"),
     ],
 )
 def test_a_ratio_shows_its_spread(found: list[float], text: str) -> None:

@@ -17,6 +17,8 @@ from aiospin.bench.stage import Control, Ends, Peer, perform
 SETTLE = 0.1
 LEAST = 0.2
 """seconds"""
+LONGER = 5
+"""than other figures: some wake up once a second"""
 
 
 class Idle(Scenario):
@@ -35,7 +37,7 @@ class Idle(Scenario):
             subject.line(plan) as line,
             Peer(perform, subject, [line.readers[0]], plan, wait, wait_awaited) as peer,
         ):
-            seconds = max(LEAST, effort.seconds)
+            seconds = max(LEAST, LONGER * effort.seconds)
             return dict(perform(subject, [line.writer], plan, leave_alone, leave_alone_awaited, peer, seconds))
 
     def evaluate(self, record: Record, point: Point) -> Figures:
