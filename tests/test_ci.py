@@ -111,14 +111,3 @@ def test_a_missing_or_longer_command_is_refused() -> None:
         readme.command("demo", "nothing here")
     with pytest.raises(ValueError, match="2 lines"):
         readme.command("demo", "<!-- command: demo -->\n```sh\na\nb\n```\n<!-- /command -->")
-
-
-def test_an_extra_is_what_it_adds_on_this_python() -> None:
-    lines = [
-        "uvloop>=0.19; sys_platform == 'linux'",
-        "pyzmq>=25; extra == 'bench'",
-        "subetha-ipc>=0.6; (sys_platform == 'linux' and python_version < '3') and extra == 'bench'",
-        "ruff; extra == 'dev'",
-        "numpy",
-    ]
-    assert load("extra").asked_for("bench", lines) == ["pyzmq>=25"]

@@ -153,8 +153,10 @@ class Ledger:
 
     def blur(self) -> None:
         """It is over, and what it may have taken is lost to us: a signal's exception came before we could note it."""
-        many = self[INTENT] // 2 if self[INTENT] & 1 else 0
-        if many:
+        many = self[INTENT] // 2
+        if not self[INTENT] & 1:  # a slot that it had went back, and had been handed out all the same
+            self[MARKED_HIGH] = max(self[MARKED_HIGH], self._base_high() + many)
+        elif many:
             lost = self._may_lose and not self._numbered  # FragmentLost may have come, too
             low, high = self._base(), self._base_high() + many + lost
             self[HIGH] = high

@@ -5,12 +5,16 @@ Guarantee: no dice here. Each test fails without the line that mends it.
 
 from __future__ import annotations
 
+import contextlib
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ends import RING, content, fill, pair
 from programs import Program
+from storm_book import Book
+from storm_ledger import HIGH, LOW, MARKED_HIGH, MARKED_LOW, Ledger
 
 import aiospin
 from aiospin._peers import Peers
@@ -42,6 +46,22 @@ def test_owned_messages_come_again_marked_if_an_older_slot_kept_them_in_the_ring
             slots = [reader.try_acquire_read() for _ in range(4)]
             assert [slot is not None and slot.redelivered for slot in slots] == [True, True, True, False]
             del slots
+
+
+def test_a_slot_that_an_interrupt_took_back_may_come_again_marked(tmp_path: Path) -> None:
+    """The storm's own mistake: its ledger held that nobody had ever had it."""
+    book = Book(str(tmp_path / "book"), create=True)
+    with contextlib.closing(book):
+        ledger = Ledger(book.page(1))
+        ledger.begin(gates=True)
+        ledger.claimed()
+        ledger.expect(1, gives_back=False)
+        ledger.blur()  # between the call's return and our note
+        ledger.settle()
+        successor = Ledger(book.page(1))
+        successor.begin(gates=True)
+        assert (successor[LOW], successor[HIGH]) == (0, 0)
+        assert (successor[MARKED_LOW], successor[MARKED_HIGH]) == (0, 1)
 
 
 def test_an_interrupt_after_the_close_of_a_pidfd_does_not_close_its_number_again(
