@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 import os
 from statistics import median
 
@@ -89,9 +90,11 @@ def test_the_slope_is_that_of_the_line_of_least_squares() -> None:
 
 
 async def test_memory_is_followed_and_its_growth_seen() -> None:
-    log, kept = MemoryLog(), []
+    log, kept = MemoryLog(), list[mmap.mmap]()
     for moment in range(12):
-        kept.append(b"x" * (4 << 20))
+        # Not from the heap, which may have room that earlier tests have left.
+        kept.append(mmap.mmap(-1, 4 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        kept[-1].write(b"x" * (4 << 20))
         size = resident(os.getpid())
         assert size is not None
         log.samples.setdefault(os.getpid(), []).append((float(moment), *size))
@@ -99,6 +102,8 @@ async def test_memory_is_followed_and_its_growth_seen() -> None:
     assert growth is not None
     assert growth.last > growth.first and growth.private_slope == pytest.approx(4 << 20, rel=0.2)
     assert log.growth(-1) is None and resident(2**22 + 1) is None
+    for each in kept:
+        each.close()
 
 
 async def test_following_asks_who_is_there_each_time() -> None:
