@@ -291,8 +291,8 @@ class Link:
 
     def kill(self) -> None:
         """End the process at once."""
-        if not self._gone and self.process is not None and self.process.is_alive():
-            self.process.kill()
+        if not self._gone and self.process is not None:
+            _process.kill(self.process)
 
     def _on_end(self) -> None:
         if self._gone or self.process is None:

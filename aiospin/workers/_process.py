@@ -84,6 +84,13 @@ def how_it_ended(process: BaseProcess) -> str:
     return _children.how_it_ended(code)
 
 
+def kill(process: BaseProcess) -> None:
+    """End a process, if it has not ended."""
+    with _changing:
+        if process.is_alive():
+            process.kill()
+
+
 def reap(process: BaseProcess) -> None:
     """End a process, if it has not ended, and let go of it."""
     process.kill()
@@ -95,14 +102,16 @@ def reap(process: BaseProcess) -> None:
 def _exit_code(process: BaseProcess) -> int | None:
     """Wait for the end. None if the program itself has reaped the process.
 
-    Whenever multiprocessing starts a process it reaps all that have ended, in whatever thread; the exit code that it
-    took there is known here a moment later.
+    Whenever multiprocessing starts a process it reaps all that have ended, in whatever thread. A fork server tells an
+    exit code once, and of two threads that ask at a time one may get 255: nobody asks while a process is being started.
+    What somebody else's thread took is known here a moment later.
     """
-    process.join()
-    deadline = time.monotonic() + _PATIENCE
-    while process.exitcode is None and time.monotonic() < deadline:
-        time.sleep(0.0001)
-    return process.exitcode
+    with _changing:
+        process.join()
+        deadline = time.monotonic() + _PATIENCE
+        while process.exitcode is None and time.monotonic() < deadline:
+            time.sleep(0.0001)
+        return process.exitcode
 
 
 @contextlib.contextmanager
