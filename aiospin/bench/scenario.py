@@ -6,8 +6,9 @@ makes figures of it, wherever; so what is reported can be checked on samples tha
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -88,6 +89,14 @@ class Scenario(ABC):
 
 def plan_for(effort: Effort, nbytes: int = MESSAGE, readers: int = 1, answers: bool = False) -> Plan:
     return Plan(nbytes, readers, answers, effort.folder)
+
+
+@contextlib.contextmanager
+def several(subject: Subject, plan: Plan, count: float) -> Generator[tuple[list[Any], list[Any]], None, None]:
+    """So many lines with one reader each: the writers' tickets, and the readers'."""
+    with contextlib.ExitStack() as stack:
+        lines = [stack.enter_context(subject.line(plan)) for _ in range(int(count))]
+        yield [line.writer for line in lines], [line.readers[0] for line in lines]
 
 
 def loops_only(subject: Subject) -> str | None:

@@ -6,14 +6,13 @@ All eight are written to in turn by one process: first as fast as it goes, then 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 from aiospin.bench.contract import Subject
 from aiospin.bench.pace import clock, fitting, pause, stamp_of, stamped
 from aiospin.bench.samples import Figures, curve, ranked
-from aiospin.bench.scenario import MESSAGE, Effort, Figure, Point, Record, Scenario, loops_only, plan_for
+from aiospin.bench.scenario import MESSAGE, Effort, Figure, Point, Record, Scenario, loops_only, plan_for, several
 from aiospin.bench.stage import Control, Ends, Peer, perform
 
 LINES = 8
@@ -37,10 +36,10 @@ class FanIn(Scenario):
 
     def play(self, subject: Subject, point: Point, effort: Effort) -> Record:
         plan = plan_for(effort)
-        with contextlib.ExitStack() as stack:
-            lines = [stack.enter_context(subject.line(plan)) for _ in range(int(point.value))]
-            writers, readers = [line.writer for line in lines], [line.readers[0] for line in lines]
-            peer = stack.enter_context(Peer(perform, subject, writers, plan, None, pour))
+        with (
+            several(subject, plan, point.value) as (writers, readers),
+            Peer(perform, subject, writers, plan, None, pour) as peer,
+        ):
             return dict(perform(subject, readers, plan, None, gather, peer, effort.seconds))
 
     def evaluate(self, record: Record, point: Point) -> Figures:

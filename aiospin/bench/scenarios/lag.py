@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Any
 
 from aiospin.bench.contract import Subject
 from aiospin.bench.pace import clock
 from aiospin.bench.samples import Figures, percentile
-from aiospin.bench.scenario import MESSAGE, Effort, Figure, Point, Record, Scenario, loops_only, plan_for
+from aiospin.bench.scenario import MESSAGE, Effort, Figure, Point, Record, Scenario, loops_only, plan_for, several
 from aiospin.bench.stage import Control, Ends, Peer, perform
 
 TIMER = 0.001
@@ -33,10 +32,10 @@ class Lag(Scenario):
 
     def play(self, subject: Subject, point: Point, effort: Effort) -> Record:
         plan = plan_for(effort)
-        with contextlib.ExitStack() as stack:
-            lines = [stack.enter_context(subject.line(plan)) for _ in range(int(point.value))]
-            writers, readers = [line.writer for line in lines], [line.readers[0] for line in lines]
-            peer = stack.enter_context(Peer(perform, subject, writers, plan, None, press))
+        with (
+            several(subject, plan, point.value) as (writers, readers),
+            Peer(perform, subject, writers, plan, None, press) as peer,
+        ):
             return dict(perform(subject, readers, plan, None, tick, peer, max(LEAST, effort.seconds / 2)))
 
     def evaluate(self, record: Record, point: Point) -> Figures:

@@ -5,14 +5,13 @@ All lines are one writer's. It sends on the last of them only, with a pause befo
 
 from __future__ import annotations
 
-import contextlib
 import resource
 import time
 
 from aiospin.bench.contract import Plan, Subject
 from aiospin.bench.pace import clock, fitting, pause, stamp_of, stamped
 from aiospin.bench.samples import Figures, curve, ranked
-from aiospin.bench.scenario import MESSAGE, Effort, Figure, Point, Record, Scenario
+from aiospin.bench.scenario import MESSAGE, Effort, Figure, Point, Record, Scenario, several
 from aiospin.bench.stage import Control, Ends, Peer, perform
 
 GAP = 0.001
@@ -39,10 +38,10 @@ class Members(Scenario):
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         count = fitting(effort.seconds, GAP, 20, MOST)
-        with contextlib.ExitStack() as stack:
-            lines = [stack.enter_context(subject.line(plan)) for _ in range(int(point.value))]
-            writers, readers = [line.writer for line in lines], [line.readers[0] for line in lines]
-            peer = stack.enter_context(Peer(perform, subject, readers, plan, look, look_awaited, subject))
+        with (
+            several(subject, plan, point.value) as (writers, readers),
+            Peer(perform, subject, readers, plan, look, look_awaited, subject) as peer,
+        ):
             return dict(perform(subject, writers[-1:], plan, send, send_awaited, peer, count))
 
     def evaluate(self, record: Record, point: Point) -> Figures:
