@@ -119,7 +119,9 @@ class WaitSet:
             entry = self._entries[member] = _Entry(member, nbytes)
             member._sets.add(self)
             member._in_sets = True
-            member._home = None  # its waits must say that they begin: they may drain the bell that this set hears
+            # Its waits must say that they begin: they may drain the bell that this set hears.
+            member._home = None
+            member._forget_peer()
             self._listen(entry)
         entry.room = nbytes
         self._candidates[member] = None

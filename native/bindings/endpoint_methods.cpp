@@ -231,7 +231,6 @@ int set_home(PyObject* op, PyObject* loop, void*) {
   if (reference == nullptr && PyErr_Occurred()) return -1;
   Endpoint* self = as_endpoint(op);
   Py_XSETREF(self->home, reference);
-  self->peer_seat = 0;
   if (self->opened && self->rank >= 0) self->home_peer = seat_of_writer(as_reader(self));
   return 0;
 }

@@ -67,7 +67,8 @@ bool look_up_names_and_classes() {
   const Ref errors(PyImport_ImportModule("aiospin._errors"));
   const Ref events(PyImport_ImportModule("asyncio.events"));
   return errors && events && intern(names.claim, "_claim") && intern(names.suspend, "_suspend") &&
-         intern(names.leave, "_leave") && intern(names.blocking, "_blocking") && intern(names.peer_fds, "_peer_fds") && intern(names.in_sets, "_in_sets") &&
+         intern(names.leave, "_leave") && intern(names.blocking, "_blocking") && intern(names.peer_fds, "_peer_fds") &&
+         intern(names.in_sets, "_in_sets") &&
          intern(names.recheck, "_recheck") && intern(names.kick, "_kick") && intern(names.await, "__await__") &&
          intern(names.call_soon, "call_soon") && intern(names.timeout, "timeout") &&
          intern(names.role_name, "role_name") && intern(names.create_future, "create_future") &&
