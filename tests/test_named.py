@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterator
@@ -60,8 +61,9 @@ def test_a_name_alone_goes_to_the_directory_of_the_environment(tmp_path: Path, m
 
 def test_a_name_alone_goes_to_the_users_own_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AIOSPIN_DIR", raising=False)
-    segment = Segment.create(readers=0, capacity=RING, name=f"test-{os.getpid()}")
-    assert segment.ref.path == f"/dev/shm/aiospin-{os.geteuid()}/test-{os.getpid()}"
+    name = f"test-{secrets.token_hex(8)}"
+    segment = Segment.create(readers=0, capacity=RING, name=name)
+    assert segment.ref.path == f"/dev/shm/aiospin-{os.geteuid()}/{name}"
     assert stat.S_IMODE(os.stat(os.path.dirname(segment.ref.path)).st_mode) == 0o700
     segment.drop()
 

@@ -74,14 +74,17 @@ def lead(errors: str, seconds: float, body: Callable[..., Any], *args: Any) -> A
             with sigint_blocked():  # a process of which nobody knows could not be ended
                 leader.start()
             theirs.close()
-            if not wait([mine], seconds):
+            if not wait([mine, leader.sentinel], seconds):
                 raise Failed(f"not done after {seconds:.0f} s")
+            if not mine.poll():
+                raise EOFError  # only peers are left, who will never say it
             good, answer = mine.recv()
         except EOFError:
             leader.join(5)
             raise Failed(f"it ended with exit code {leader.exitcode}") from None
         finally:
-            _end(leader)
+            theirs.close()
+            _end(leader, mine)
     if not good:
         raise Failed(answer)
     return answer
@@ -105,8 +108,12 @@ def _serve() -> None:
         os.close(here)
 
 
-def _end(leader: Any) -> None:
-    """End the leader's whole group, and the leader, if it was not yet the group's."""
+def _end(leader: Any, report: Connection) -> None:
+    """End the leader's whole group, and the leader, if it was not yet the group's.
+
+    The kernel takes its time with those that were in a call, or had much memory: all of them hold the other end of
+    `report`, and its end of file says that the last is gone.
+    """
     if leader.pid is None:
         return
     leader.join(0)
@@ -116,6 +123,9 @@ def _end(leader: Any) -> None:
         leader.kill()
     leader.join()
     leader.close()
+    with contextlib.suppress(EOFError, OSError):  # the latter in the middle of a message
+        while True:
+            report.recv_bytes()
 
 
 class Control:

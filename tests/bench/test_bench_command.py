@@ -43,16 +43,22 @@ def command(*args: object) -> list[str]:
 
 def bench(*args: object, backend: str | None = None) -> subprocess.CompletedProcess[str]:
     asked = command(*args)
+    before = in_memory()
     with subprocess.Popen(
         asked, env=environment(backend), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
         out, err = running.communicate()
-    assert not left_in_memory(running.pid)
+    assert not left_in_memory(running.pid, before)
     return subprocess.CompletedProcess(asked, running.returncode, out, err)
 
 
-def left_in_memory(pid: int) -> list[str]:
-    return [name for name in os.listdir("/dev/shm") if name.startswith(f"bench-{pid}-")]
+def in_memory() -> set[str]:
+    return set(os.listdir("/dev/shm"))
+
+
+def left_in_memory(pid: int, before: set[str]) -> set[str]:
+    """What a run left; others that were killed may have had its pid earlier."""
+    return {name for name in in_memory() - before if name.startswith(f"bench-{pid}-")}
 
 
 def assert_schema(document: dict[str, Any]) -> None:
@@ -237,6 +243,7 @@ def test_a_result_that_cannot_be_written_is_said_so() -> None:
 )
 def test_a_signal_ends_it_and_leaves_nothing(number: signal.Signals, status: int) -> None:
     asked = command("--scenario", "crowd", "--peers", "pipe,queue,stream", "--seconds", 20)
+    before = in_memory()
     with subprocess.Popen(
         asked, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as running:
@@ -248,7 +255,7 @@ def test_a_signal_ends_it_and_leaves_nothing(number: signal.Signals, status: int
     assert running.returncode == status, err
     assert out == ""
     assert err == ("aiospin: interrupted\n" if number == signal.SIGINT else "")
-    assert not left_in_memory(running.pid)
+    assert not left_in_memory(running.pid, before)
 
 
 def wait_for_processes_of(session: int, count: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -294,8 +295,6 @@ def test_what_a_leader_raises_is_told(folder: str) -> None:
 
 
 def die() -> None:
-    import os
-
     os._exit(7)
 
 
@@ -308,6 +307,27 @@ def sleep_on() -> None:
     import signal
 
     signal.pause()
+
+
+def hold_memory(path: str, control: Control) -> None:
+    memory = bytearray(256 << 20)  # which the kernel needs a while to take back
+    Path(path).write_text(str(os.getpid()))
+    for _ in control.orders():
+        memory.clear()
+
+
+def end_beside_one_with_much_memory(path: str) -> None:
+    with Peer(hold_memory, path) as peer:
+        peer.ready()
+        os._exit(7)
+
+
+def test_no_peer_outlives_its_case(folder: str) -> None:
+    path = f"{folder}/pid"
+    with pytest.raises(Failed, match="exit code 7"):
+        play(folder, end_beside_one_with_much_memory, path)
+    with contextlib.suppress(FileNotFoundError):  # or the process is there, without memory: nobody asked how it ended
+        assert "VmRSS" not in Path(f"/proc/{Path(path).read_text()}/status").read_text()
 
 
 def test_a_case_that_takes_too_long_is_ended(folder: str) -> None:

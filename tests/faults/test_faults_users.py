@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import secrets
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ from aiospin._segment import registry
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
 # Users of this run alone: each has a directory in /dev/shm, and suites of two backends may run beside each other.
-OWNER = 100_000 + 2 * os.getpid()
+OWNER = 100_000 + 2 * secrets.randbelow(1 << 24)
 STRANGER = OWNER + 1
 PR_SET_DUMPABLE = 4
 
