@@ -16,6 +16,8 @@ from typing import Final
 from aiospin import _backend
 
 ENVIRONMENT: Final = "AIOSPIN_POLICY"
+RUNGS: Final = ("umwait", "mwaitx", "tpause", "pause", "wfet", "wfe", "sb", "isb", "yield")
+"""The rungs of all CPUs, best first for each; native/cpu/rung.h says what they promise."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,12 @@ class WaitPolicy:
     """The share of one core that watching may use; 1 for no limit."""
     parks: bool = True
     """False: watch for ever. For a pinned core that has nothing else to do."""
+    rung: str | None = None
+    """How watching idles the CPU: one of RUNGS; None for the best that this machine has (`aiospin doctor` shows them).
+
+    Whether it can be used is known where it is: there a queue made with it raises ValueError, which says why not. The
+    pure-Python fallback does not watch, and takes no notice.
+    """
 
     def __post_init__(self) -> None:
         for field in ("minimum_us", "maximum_us", "inline_us", "core_share"):
@@ -46,23 +54,28 @@ class WaitPolicy:
                 raise TypeError(f"{field} must be a number, got {value!r}")
             if not math.isfinite(value) or value < 0:
                 raise ValueError(f"{field} must be finite and 0 or more, got {value!r}")
+        if self.rung is not None and not isinstance(self.rung, str):
+            raise TypeError(f"rung must be a name or None, got {self.rung!r}")
+        if self.rung is not None and self.rung not in RUNGS:
+            raise ValueError(f"rung {self.rung!r} is not one of {', '.join(RUNGS)}")
         if self.core_share > 1:
             raise ValueError(f"core_share must be from 0 to 1, got {self.core_share!r}")
         if self.maximum_us and self.minimum_us > self.maximum_us:
             raise ValueError(f"minimum_us {self.minimum_us!r} is above maximum_us {self.maximum_us!r}")
 
-    def replace(self, **changes: float | bool | str) -> WaitPolicy:
+    def replace(self, **changes: float | bool | str | None) -> WaitPolicy:
         """A copy with some fields changed."""
         return dataclasses.replace(self, **{"name": "custom", **changes})  # type: ignore[arg-type]
 
     def horizon(self) -> _backend.core.Horizon:
-        """The backend's learner for one endpoint under this policy."""
+        """The backend's learner for one endpoint under this policy. ValueError for a rung that cannot be used here."""
         return _backend.core.Horizon(
             minimum_us=self.minimum_us,
             maximum_us=self.maximum_us,
             inline_us=self.inline_us,
             core_share=self.core_share,
             parks=self.parks,
+            rung=self.rung,
         )
 
 

@@ -48,6 +48,7 @@ PyObject* translate(F&& body) {
 void set_common(Endpoint* self, int bell, py::handle horizon, py::handle codec, py::handle anchor) {
   self->bell = bell;
   self->horizon = py::cast<wait::Horizon*>(horizon);
+  self->watch->set_rung(self->horizon->tuning().rung);
   Py_XSETREF(self->horizon_object, Py_NewRef(horizon.ptr()));
   Py_XSETREF(self->codec, codec.is_none() ? nullptr : Py_NewRef(codec.ptr()));
   Py_XSETREF(self->anchor, Py_NewRef(anchor.ptr()));

@@ -1,26 +1,109 @@
-// Which rung this process waits with.
+// Which rungs this CPU has, which one this process waits with, and what becomes of one that does not keep its word.
 #include "cpu/rung.h"
+
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
+#include <vector>
 
 namespace aiospin::cpu {
 
 namespace {
 
-constexpr const Rung* kRungs[] = {&kPauseRung};
-const Rung* the_rung = kRungs[0];
+// Best first. A core that sleeps until the store saves more than one that looks, and both more than one that spins.
+constexpr const Rung* kRungs[] = {
+#if defined(__x86_64__)
+    &kUmwaitRung, &kMwaitxRung, &kTpauseRung, &kPauseRung,
+#elif defined(__aarch64__)
+    &kWfetRung, &kWfeRung, &kSbRung, &kIsbRung,
+#endif
+    &kYieldRung,
+};
+// For an error that says more than "unknown".
+constexpr std::string_view kElsewhere[] = {"umwait", "mwaitx", "tpause", "pause", "wfet", "wfe", "sb", "isb"};
+
+// So many waits in a row that came back for nothing, each within so short a time, demote a rung for so long.
+constexpr unsigned kPatience = 64;
+constexpr double kPointlessUs = 1, kDemotedUs = 10'000;
+
+std::atomic<const Rung*> the_rung{nullptr};
+
+template <typename Accept>
+const Rung& first(Accept accept) {
+  const auto all = verdicts();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Verdict& each) {
+    return each.refusal.empty() && accept(*each.rung);
+  });
+  return found == all.end() ? kYieldRung : *found->rung;
+}
+
+// What a demoted rung's waits breathe with.
+const Rung& breather() {
+  static const Rung& found = first([](const Rung& each) { return !each.monitors(); });
+  return found;
+}
+
+struct Conduct {
+  unsigned pointless = 0;
+  Ticks demoted_until = 0;
+};
+
+// Of this thread: the word, its line and the CPU are another matter for each.
+thread_local Conduct the_conduct;
 
 }  // namespace
 
-std::span<const Rung* const> rungs() noexcept { return kRungs; }
+std::span<const Verdict> verdicts() {
+  static const std::vector<Verdict> all = [] {
+    std::vector<Verdict> found;
+    for (const Rung* rung : kRungs) found.push_back({rung, rung->refusal()});
+    return found;
+  }();
+  return all;
+}
 
-const Rung& chosen() noexcept { return *the_rung; }
+const Rung& chosen() noexcept {
+  // relaxed: rungs are constants.
+  const Rung* rung = the_rung.load(std::memory_order_relaxed);
+  if (rung != nullptr) return *rung;
+  static const Rung& best = first([](const Rung&) { return true; });
+  return best;
+}
 
-bool choose(std::string_view name) noexcept {
-  for (const Rung* rung : kRungs) {
-    if (rung->name != name) continue;
-    the_rung = rung;
-    return true;
+const Rung& usable(std::string_view name) {
+  std::string known;
+  for (const Verdict& each : verdicts()) {
+    if (each.rung->name == name) {
+      if (each.refusal.empty()) return *each.rung;
+      throw std::invalid_argument("'" + std::string(name) + "' cannot be used here: " + each.refusal);
+    }
+    known += (known.empty() ? "" : ", ") + std::string(each.rung->name);
   }
-  return false;
+  const bool elsewhere = std::find(std::begin(kElsewhere), std::end(kElsewhere), name) != std::end(kElsewhere);
+  throw std::invalid_argument("'" + std::string(name) + "' is not a rung" +
+                              (elsewhere ? " of this kind of CPU" : "") + "; there are " + known);
+}
+
+void choose(const Rung& rung) noexcept {
+  // relaxed: as above.
+  the_rung.store(&rung, std::memory_order_relaxed);
+}
+
+Ended idle(const Rung& rung, const Word& word, std::uint64_t seen, Ticks until) noexcept {
+  if (!rung.monitors()) return rung.wait(word, seen, until);
+  Conduct& conduct = the_conduct;
+  const Ticks begun = ticks();
+  if (begun < conduct.demoted_until) {
+    const Ended ended = breather().wait(word, seen, std::min(until, conduct.demoted_until));
+    return ended == Ended::deadline && ticks() < until ? Ended::empty : ended;
+  }
+  const Ended ended = rung.wait(word, seen, until);
+  if (ended != Ended::empty || ticks() - begun >= from_us(kPointlessUs)) {
+    conduct.pointless = 0;
+  } else if (++conduct.pointless == kPatience) {
+    conduct = {0, ticks() + from_us(kDemotedUs)};
+  }
+  return ended;
 }
 
 }  // namespace aiospin::cpu

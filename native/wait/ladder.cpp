@@ -18,9 +18,9 @@ bool monitor(const Watch& watch, Ticks until) noexcept {
   const Word& word = watch.word();
   std::uint64_t seen = watch.seen();
   const Ticks chunk = from_us(kChunkUs);
-  const cpu::Rung& rung = cpu::chosen();
+  const cpu::Rung& rung = watch.rung();
   for (Ticks now = ticks();; now = ticks()) {
-    rung.wait(word, seen, std::min(until, now + chunk));
+    cpu::idle(rung, word, seen, std::min(until, now + chunk));
     if (watch.ready()) return true;
     if (ticks() >= until) return false;
     // relaxed: it changed, but not by enough; watch for the next change.

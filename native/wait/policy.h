@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "cpu/rung.h"
+
 namespace aiospin::wait {
 
 struct Tuning {
@@ -16,6 +18,7 @@ struct Tuning {
   double inline_us = 20;     // the longest wait in an event loop's own thread
   double core_share = 0.25;  // of one core, for watching; 1: no budget
   bool parks = true;         // false: watch for ever
+  const cpu::Rung* rung = nullptr;  // what watching idles with; null: the process's choice
 };
 
 class Horizon {

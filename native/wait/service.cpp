@@ -6,6 +6,7 @@
 #include <csignal>
 #include <thread>
 
+#include "cpu/exclusive.h"
 #include "cpu/relax.h"
 #include "cpu/rung.h"
 
@@ -13,8 +14,9 @@ namespace aiospin::wait {
 
 namespace {
 
-// How long one look at one word may last while others wait for their turn, or somebody knocks.
-constexpr double kTurnUs = 1;
+// How long one look at one word may last, since somebody may knock: that is the longest that a loop stands at the door. A
+// CPU that dozes in it wants longer ones, or it would arm and wake all the time; on arm64 whoever knocks ends them.
+constexpr double kTurnUs = 1, kDozeUs = 5;
 // The end of a queue, a drop or a join change other words than the one that is watched; they are looked at this often.
 constexpr double kThoroughUs = 50;
 // After its last watch the thread stays awake this long: waking it costs a loop more than it costs to linger.
@@ -34,6 +36,9 @@ class Knock {
   Knock(std::mutex& guard, std::atomic<unsigned>& knocking) noexcept : guard_(guard), knocking_(knocking) {
     // relaxed: a request to hurry; the mutex orders everything else.
     knocking_.fetch_add(1, std::memory_order_relaxed);
+#if defined(__aarch64__)
+    cpu::send_event();
+#endif
     guard_.lock();
     // relaxed: as above.
     knocking_.fetch_sub(1, std::memory_order_relaxed);
@@ -117,14 +122,17 @@ void Service::idle(std::unique_lock<std::mutex>& hold) {
   work_.wait(hold, [this] { return !entries_.empty(); });
 }
 
-// One look at every watch. With one watch the look is the rung's own wait; with several, the thread goes round with
-// short looks, since a CPU monitors one range at a time.
+// One look at every watch. With one watch the look is the rung's own wait. With several the thread goes round with short
+// breaths, since a CPU monitors one range at a time: dozing on the word that is due would see a store to any other only
+// when that doze ends, microseconds later, where a round of 64 words takes a third of one (docs/explanation/ladder.md).
 void Service::pass() noexcept {
   const bool alone = entries_.size() == 1;
   Ticks now = ticks();
   if (alone) {
     const Entry& only = entries_.front();
-    cpu::chosen().wait(only.watch->word(), only.watch->seen(), std::min(only.until, now + from_us(kTurnUs)));
+    const cpu::Rung& rung = only.watch->rung();
+    const Ticks turn = now + from_us(rung.monitors() ? kDozeUs : kTurnUs);
+    cpu::idle(rung, only.watch->word(), only.watch->seen(), std::min(only.until, turn));
     now = ticks();
   } else {
     cpu::relax();

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "cpu/rung.h"
 #include "platform/word.h"
 
 namespace aiospin::wait {
@@ -19,6 +20,13 @@ class Watch {
   virtual bool ready() const noexcept = 0;
   // Asks the other side to ring, then looks again. True: do not sleep.
   virtual bool announce() noexcept = 0;
+
+  // What idles the CPU meanwhile: the process's choice, unless another was set.
+  const cpu::Rung& rung() const noexcept { return rung_ == nullptr ? cpu::chosen() : *rung_; }
+  void set_rung(const cpu::Rung* rung) noexcept { rung_ = rung; }
+
+ private:
+  const cpu::Rung* rung_ = nullptr;
 };
 
 // A queue endpoint as a watch.

@@ -1,0 +1,17 @@
+// ISB (Arm ARM, C6.2): flushes the pipeline, tens of cycles. The better PAUSE of arm64, where YIELD is a no-op on almost
+// every core.
+#if defined(__aarch64__)
+
+#include "cpu/breath.h"
+
+namespace aiospin::cpu {
+
+namespace {
+void breathe() noexcept { asm volatile("isb" ::: "memory"); }
+}  // namespace
+
+const Rung kIsbRung{"isb", never_refused, breathe_until<breathe>};
+
+}  // namespace aiospin::cpu
+
+#endif

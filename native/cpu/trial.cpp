@@ -1,0 +1,94 @@
+#include "cpu/trial.h"
+
+#include <pthread.h>
+
+#include <csetjmp>
+#include <csignal>
+#include <iterator>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+namespace aiospin::cpu {
+
+namespace {
+
+// #UD, #GP (a reserved bit), and a page that is not there.
+constexpr int kFaults[] = {SIGILL, SIGSEGV, SIGBUS};
+constexpr const char* kNames[] = {"SIGILL", "SIGSEGV", "SIGBUS"};
+constexpr std::size_t kCount = std::size(kFaults);
+
+struct sigaction the_before[kCount];
+// Where a fault of the trial's own thread goes on; null in all others.
+thread_local sigjmp_buf* the_escape = nullptr;
+
+std::size_t index(int number) noexcept {
+  std::size_t i = 0;
+  while (i + 1 < kCount && kFaults[i] != number) ++i;
+  return i;
+}
+
+void on_fault(int number, siginfo_t* info, void* context) {
+  if (the_escape != nullptr) siglongjmp(*the_escape, number);
+  const struct sigaction& other = the_before[index(number)];
+  if ((other.sa_flags & SA_SIGINFO) != 0 && other.sa_sigaction != nullptr) {
+    other.sa_sigaction(number, info, context);
+  } else if (other.sa_handler != SIG_DFL && other.sa_handler != SIG_IGN) {
+    other.sa_handler(number);
+  } else {
+    std::signal(number, SIG_DFL);  // the fault comes again when this returns, and kills
+  }
+}
+
+class Handlers {
+ public:
+  Handlers() noexcept {
+    struct sigaction ours{};
+    ours.sa_sigaction = on_fault;
+    ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    for (std::size_t i = 0; i < kCount; ++i) sigaction(kFaults[i], &ours, &the_before[i]);
+  }
+  ~Handlers() {
+    for (std::size_t i = 0; i < kCount; ++i) sigaction(kFaults[i], &the_before[i], nullptr);
+  }
+  Handlers(const Handlers&) = delete;
+  Handlers& operator=(const Handlers&) = delete;
+};
+
+// The signal that ended it, or 0.
+int attempt_here(void (*attempt)() noexcept) noexcept {
+  sigjmp_buf escape;
+  const int number = sigsetjmp(escape, 1);
+  if (number == 0) {
+    the_escape = &escape;
+    attempt();
+  }
+  the_escape = nullptr;
+  return number;
+}
+
+}  // namespace
+
+std::string survives(void (*attempt)() noexcept) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard hold(one_at_a_time);
+  sigset_t others, mask;
+  sigfillset(&others);
+  for (const int fault : kFaults) sigdelset(&others, fault);
+  int number = 0;
+  {
+    const Handlers handlers;
+    pthread_sigmask(SIG_SETMASK, &others, &mask);  // inherited: an application's handlers do not run in the trial
+    std::string failure;
+    try {
+      std::thread([&] { number = attempt_here(attempt); }).join();
+    } catch (const std::system_error& error) {
+      failure = std::string("it could not be tried: ") + error.what();
+    }
+    pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+    if (!failure.empty()) return failure;
+  }
+  return number == 0 ? "" : std::string("it raised ") + kNames[index(number)];
+}
+
+}  // namespace aiospin::cpu
