@@ -23,8 +23,8 @@ constexpr const Rung* kRungs[] = {
 constexpr std::string_view kElsewhere[] = {"umwait", "mwaitx", "tpause", "pause", "wfet", "wfe", "sb", "isb"};
 
 // So many waits in a row that came back for nothing, each within so short a time, demote a rung for so long.
-constexpr unsigned kPatience = 64;
-constexpr double kPointlessUs = 1, kDemotedUs = 10'000;
+constexpr unsigned kPatience = 16;
+constexpr double kPointlessUs = 20, kDemotedUs = 10'000;
 
 std::atomic<const Rung*> the_rung{nullptr};
 
