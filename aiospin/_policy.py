@@ -93,9 +93,10 @@ PRESETS: Final[Mapping[str, WaitPolicy]] = {
 def resolve(policy: WaitPolicy | str | None) -> WaitPolicy:
     """A policy from what the user gave: an object, a preset's name, or None for AIOSPIN_POLICY, else `balanced`.
 
-    Raises ValueError naming what is not a preset, TypeError for other types.
+    Raises ValueError naming what is not a preset, or a rung that cannot be used here and why; TypeError otherwise.
     """
     if isinstance(policy, WaitPolicy):
+        _require_rung(policy.rung)
         return policy
     if policy is None:
         name, source = os.environ.get(ENVIRONMENT) or "balanced", f"{ENVIRONMENT}="
@@ -106,3 +107,14 @@ def resolve(policy: WaitPolicy | str | None) -> WaitPolicy:
     if name not in PRESETS:
         raise ValueError(f"{source}{name!r} is not one of the presets {', '.join(PRESETS)}")
     return PRESETS[name]
+
+
+def _require_rung(rung: str | None) -> None:
+    """Raises ValueError for a rung that this machine has not, with the reason; the fallback has none and needs none."""
+    if rung is None or _backend.name != "native":
+        return
+    refusals = dict(_backend.core.rungs())
+    if rung not in refusals:
+        raise ValueError(f"rung {rung!r} is not one of this kind of CPU, which has {', '.join(refusals)}")
+    if refusals[rung] is not None:
+        raise ValueError(f"rung {rung!r} cannot be used here: {refusals[rung]}")

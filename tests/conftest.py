@@ -45,6 +45,7 @@ ALLOWED_SKIPS: dict[str, str] = {
     re.escape(NEEDS_NATIVE): "the suite also runs on the native backend, where the test is executed",
     re.escape(NEEDS_FALLBACK): "the suite also runs on the pure-Python backend, where the test is executed",
     "needs PID namespaces, which this system refuses": "it is executed where root may make them, as in most containers",
+    "needs x86-64": "its rungs, and what is said of them, exist there alone",
     r"needs Python 3\.1[1-9]": "the suite also runs on newer Pythons, where the test is executed",
 }
 # What the model server of the examples needs. Where all of it is known to be there, as on one Python in CI, nothing may

@@ -24,6 +24,7 @@ NATIVE_ONLY = {
         "measures what the machine can do without Python, which Python cannot",
     ),
     "give_no_turns": "keeps the clock out of a count of instructions, which is of the extension's",
+    **dict.fromkeys(("cpu_features", "rungs"), "says how the CPU could idle while a wait watches"),
     "rung": "names how the CPU idles while a wait watches, and the fallback only sleeps",
     "set_inline_hook": "steps through a stage that the fallback does not have",
 }

@@ -11,7 +11,6 @@
 #include "bindings/python.h"
 #include "bindings/slots.h"
 #include "bindings/turn.h"
-#include "cpu/features.h"
 
 namespace py = pybind11;
 
@@ -94,9 +93,6 @@ PYBIND11_MODULE(native_in_main, module, py::mod_gil_not_used(), py::multiple_int
   namespace bindings = aiospin::bindings;
   // From 3.13 on an import runs what is below in the main interpreter first, and only this in the other.
   if (!bindings::in_main_interpreter()) throw py::import_error(bindings::kMainOnly);
-  if (!aiospin::cpu::counter_readable()) {
-    throw py::import_error("this process may not read the time-stamp counter (prctl PR_SET_TSC), and waits go by it");
-  }
   module.doc() = "The native backend of aiospin.";
   module.attr("NAME") = "native";
   py::register_local_exception_translator(bindings::translate_refusals);

@@ -30,7 +30,7 @@ void register_waiting(py::module_& module) {
              return wait::Horizon({minimum_us, maximum_us, inline_us, core_share, parks, idle_with});
            }),
            py::kw_only(), py::arg("minimum_us"), py::arg("maximum_us"), py::arg("inline_us"), py::arg("core_share"),
-           py::arg("parks"), py::arg("rung"))
+           py::arg("parks"), py::arg("rung") = py::none())
       .def("observe", &wait::Horizon::observe, py::arg("wait_us"), py::arg("rang") = false)
       .def("observe_park", &wait::Horizon::observe_park, py::arg("cost_us"))
       .def("spend", &wait::Horizon::spend, py::arg("watched_us"), py::arg("now_us"))

@@ -1,7 +1,5 @@
 #include "cpu/features.h"
 
-#include <sys/prctl.h>
-
 #include <cstdint>
 #include <cstdlib>
 
@@ -94,15 +92,6 @@ const Features& features() noexcept {
     return corrected(ask(), corrections == nullptr ? "" : corrections);
   }();
   return found;
-}
-
-bool counter_readable() noexcept {
-#if defined(__x86_64__)
-  int state = PR_TSC_ENABLE;
-  return prctl(PR_GET_TSC, &state, 0, 0, 0) != 0 || state == PR_TSC_ENABLE;
-#else
-  return true;
-#endif
 }
 
 }  // namespace aiospin::cpu

@@ -21,9 +21,6 @@ struct Features {
 
 const Features& features() noexcept;
 
-// The process may read the counter behind ticks(); without it nothing here works (prctl(2), PR_SET_TSC).
-bool counter_readable() noexcept;
-
 // The corrections of AIOSPIN_CPU_FEATURES.
 Features corrected(Features found, std::string_view corrections) noexcept;
 

@@ -30,7 +30,11 @@ MODES = {
     "guided": ["-fsanitize=fuzzer-no-link,address,undefined", "-fno-sanitize-recover=all"],
 }
 # The folder of each program's own sources, and what the linker needs to know.
-PROGRAMS = {"tests": ("tests/native", []), "fuzz": ("tests/fuzz", ["-Wl,--wrap=mmap,--wrap=munmap,--wrap=malloc"])}
+PROGRAMS = {
+    "tests": ("tests/native", []),
+    "fuzz": ("tests/fuzz", ["-Wl,--wrap=mmap,--wrap=munmap,--wrap=malloc"]),
+    "measure": ("tests/measure", []),
+}
 ENGINES = {"tests/fuzz/main.cpp": False, "tests/fuzz/guided.cpp": True}  # the entry points: is it for libFuzzer?
 # The tests are short; what a sanitizer finds must fail them, and the first finding is the one to read.
 ENVIRONMENT = {
