@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import mmap
 import select
 import struct
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from async_rig import assert_whole, content, fill, number, numbers, pair, turns
 
-from aiospin import QueueClosed
-from aiospin.lowlevel import await_word, wait_word
+from aiospin import QueueClosed, _backend, _loop, lowlevel
+from aiospin.lowlevel import await_word, store_word, wait_word
 
 
 def words(*values: int) -> bytearray:
@@ -124,6 +126,24 @@ async def test_a_cancelled_wait_for_a_word_leaves_nothing() -> None:
         ((words(0), "==", 0), {"timeout": "1"}, TypeError),
         (("text", "==", 0), {}, TypeError),
         ((words(0), "==", "0"), {"timeout": 0}, TypeError),
+        ((words(0), "==", 0), {"max_nap": float("nan")}, ValueError),
+        ((words(0), "==", 0), {"max_nap": True}, TypeError),
+        ((words(0), "==", 0), {"timeout": float("nan")}, ValueError),
+        ((words(0), 0, 0), {}, TypeError),
+        ((words(0), "!=", -1), {}, ValueError),
+        ((words(0), "!=", 2**64), {}, ValueError),
+        ((words(0), "!=", 1.0), {}, TypeError),
+        ((words(0), "==", 0), {"mask": -1}, ValueError),
+        ((words(0), "==", 0), {"mask": 2**64}, ValueError),
+        ((words(0), "==", 0), {"mask": None}, TypeError),
+        ((words(0), "==", 0), {"offset": 0.0}, TypeError),
+        ((words(0), "==", 0), {"offset": 2**64}, ValueError),
+        ((memoryview(words(0, 0))[4:12], "==", 0), {}, ValueError),
+        ((memoryview(words(0, 0))[::2], "==", 0), {}, BufferError),
+        # nobody would ever end these
+        ((words(0), "==", 0x100), {"mask": 0xFF}, ValueError),
+        ((words(0), ">=", 0x100), {"mask": 0xFF}, ValueError),
+        ((words(0), "<", 0), {}, ValueError),
     ],
 )
 async def test_what_is_no_word_is_refused(arguments: Any, options: dict[str, Any], error: type[Exception]) -> None:
@@ -131,6 +151,106 @@ async def test_what_is_no_word_is_refused(arguments: Any, options: dict[str, Any
         wait_word(*arguments, **options)
     with pytest.raises(error):
         await await_word(*arguments, **options)
+    if isinstance(arguments[0], bytearray):
+        arguments[0].append(1)  # no view of it is left
+        arguments[0].pop()
+
+
+@pytest.mark.parametrize(
+    ("buffer", "value", "offset", "error"),
+    [
+        (bytes(8), 1, 0, BufferError),
+        (memoryview(bytearray(8)).toreadonly(), 1, 0, BufferError),
+        (memoryview(bytearray(32))[::2], 1, 0, BufferError),
+        ("text", 1, 0, TypeError),
+        (bytearray(8), -1, 0, ValueError),
+        (bytearray(8), 2**64, 0, ValueError),
+        (bytearray(8), "1", 0, TypeError),
+        (bytearray(8), 1.0, 0, TypeError),
+        (bytearray(8), 1, 1, ValueError),
+        (bytearray(8), 1, 8, ValueError),
+        (bytearray(8), 1, -8, ValueError),
+        (bytearray(8), 1, 2**64, ValueError),
+        (bytearray(8), 1, None, TypeError),
+        (memoryview(bytearray(16))[4:12], 1, 0, ValueError),
+    ],
+)
+def test_what_cannot_be_stored_is_refused(buffer: Any, value: Any, offset: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        store_word(buffer, value, offset=offset)
+    if isinstance(buffer, bytearray):
+        assert not any(buffer)
+        buffer.append(1)  # no view of it is left
+        buffer.pop()
+
+
+def test_a_word_is_stored_whole_and_alone() -> None:
+    buffer = bytearray(b"\xff" * 24)
+    store_word(buffer, 0x0102030405060708, offset=8)
+    assert buffer == b"\xff" * 8 + bytes([8, 7, 6, 5, 4, 3, 2, 1]) + b"\xff" * 8
+    store_word((ctypes.c_uint64 * 2).from_buffer(buffer), 2**64 - 1, offset=8)
+    assert buffer == b"\xff" * 24
+
+
+async def test_the_buffer_is_free_while_a_timeout_is_being_answered() -> None:
+    """The traceback keeps the frames of the wait, and what they hold."""
+    for timeout in (0, 1e-4):
+        buffer = words(0)
+        try:
+            wait_word(buffer, "==", 1, timeout=timeout)
+        except TimeoutError:
+            buffer.extend(b"12345678")
+        try:
+            await await_word(buffer, "==", 1, timeout=timeout)
+        except TimeoutError:
+            buffer.extend(b"12345678")
+        assert len(buffer) == 24
+
+
+async def test_no_nap_of_a_coroutine_is_a_mere_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvloop rounds 0.4 ms to nothing, and would go round and round."""
+    naps: list[float] = []
+    sleep = asyncio.sleep
+
+    async def note(delay: float) -> None:
+        naps.append(delay)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", note)
+    with pytest.raises(TimeoutError):
+        await await_word(words(0), "==", 1, max_nap=1e-5, timeout=0.005)
+    assert set(naps) == {1e-3}
+
+
+@pytest.mark.native
+async def test_a_word_that_cannot_be_handed_over_leaves_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The waiter thread may be refused, where threads are rationed."""
+
+    class Refused(Exception):
+        pass
+
+    def refuse(*arguments: object) -> None:
+        raise Refused
+
+    station = _loop.here()
+    buffer = words(0)
+    word = lowlevel.Word(buffer, "==", 1)
+    monkeypatch.setattr(word, "_watch", SimpleNamespace(ready=lambda: False, monitor=refuse, unmonitor=lambda: None))
+    with pytest.raises(Refused):
+        await lowlevel._watched(word._watch, 50)
+    assert not station._tokens
+
+
+@pytest.mark.native
+def test_a_watch_that_was_released_says_so() -> None:
+    watch = _backend.core.WordWatch(words(0), 0, "==", 1, 1)
+    watch.release()
+    watch.release()
+    with pytest.raises(ValueError, match="released"):
+        watch.ready()
+    with pytest.raises(ValueError, match="released"):
+        watch.watch(1, 0)
+    watch.unmonitor()
 
 
 def test_a_reader_can_be_waited_for_with_select() -> None:

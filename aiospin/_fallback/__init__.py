@@ -12,13 +12,14 @@ from aiospin._fallback.mapping import Mapping
 from aiospin._fallback.operation import Acquire, Operation
 from aiospin._fallback.read_slot import ReadSlot
 from aiospin._fallback.reader import Reader
-from aiospin._fallback.word import WordWatch, store_word
+from aiospin._fallback.word import BytesWatch, WordWatch, store_word
 from aiospin._fallback.write_slot import WriteSlot
 from aiospin._fallback.writer import Writer
 
 __all__ = [
     "NAME",
     "Acquire",
+    "BytesWatch",
     "Horizon",
     "Mapping",
     "Operation",
