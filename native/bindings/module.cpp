@@ -11,6 +11,7 @@
 #include "bindings/python.h"
 #include "bindings/slots.h"
 #include "bindings/turn.h"
+#include "cpu/rung.h"
 
 namespace py = pybind11;
 
@@ -94,6 +95,7 @@ PYBIND11_MODULE(native_in_main, module, py::mod_gil_not_used(), py::multiple_int
   // From 3.13 on an import runs what is below in the main interpreter first, and only this in the other.
   if (!bindings::in_main_interpreter()) throw py::import_error(bindings::kMainOnly);
   module.doc() = "The native backend of aiospin.";
+  aiospin::cpu::verdicts();  // here and now: a trial borrows signal handlers, and later the application sets its own
   module.attr("NAME") = "native";
   py::register_local_exception_translator(bindings::translate_refusals);
   PyObject* m = module.ptr();

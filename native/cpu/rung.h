@@ -46,7 +46,8 @@ struct Verdict {
   std::string refusal;  // empty: usable
 };
 
-// Every rung of this build, best first, with what came of trying it: once per process, at the first call.
+// Every rung of this build, best first, with what came of trying it: once per process, at the first call, which the
+// bindings make while they are imported.
 std::span<const Verdict> verdicts();
 
 // The rung that waits of this process idle with: the best usable one, unless choose() named another.
