@@ -36,7 +36,7 @@ LAYERS = [
     {"_waitset"},
     {"lowlevel", "testing"},
     {"__init__"},
-    {"bench", "workers", "compat"},
+    {"bench", "doctor", "workers", "compat"},
     {"cli"},
     {"__main__"},
 ]

@@ -14,16 +14,25 @@ from collections.abc import Callable, Sequence
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `aiospin` and return the exit code; argparse itself exits with 2. `argv` is the command line's by default."""
     try:
-        from aiospin.cli import bench, demo, segments
-
         parser = argparse.ArgumentParser(prog="aiospin", description="Await shared-memory slot readiness.")
         subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-        demo.register(subparsers)
-        segments.register(subparsers)
-        bench.register(subparsers)
-        args = parser.parse_args(argv)
+        given = sys.argv[1:] if argv is None else argv
+        for register in _registrations(alone=next(iter(given), "")):
+            register(subparsers)
+        args = parser.parse_args(given)
         run: Callable[[argparse.Namespace], int] = args.run
         return run(args)
     except KeyboardInterrupt:
         print("aiospin: interrupted", file=sys.stderr)
         return 130
+
+
+def _registrations(alone: str) -> list[Callable[[argparse._SubParsersAction[argparse.ArgumentParser]], None]]:
+    """What registers each subcommand. `doctor` comes alone: it tells what is missing that others cannot do without."""
+    from aiospin.cli import doctor
+
+    if alone == "doctor":
+        return [doctor.register]
+    from aiospin.cli import bench, demo, segments
+
+    return [demo.register, segments.register, bench.register, doctor.register]
