@@ -26,10 +26,11 @@ T = TypeVar("T")
 _WATCH_US = 50.0  # before the first nap
 
 # How much of a watch keeps the GIL: short pauses hold it, since dropping it is a gamble. Measured on two vCPUs, where
-# `python -m tests.measure.gil_pauses` had both to itself: alone, dropping adds less than 0.1 us to a pause of any length.
-# Beside a thread that computes, that thread gets hold of the GIL in 10 % of the pauses of 0.5 us that drop it, in 25 % of
-# those of 2 us, 40 % at 5 us and nearly always from 20 us on, and gives it back after the switch interval, 5 ms. Holding
-# costs others what it lasts, so not more than a value needs that is on its way already: a few line transfers and a store.
+# `python -m tests.measure.gil_pauses` had both to itself. Alone, dropping adds less than 0.1 us to a pause of any
+# length. Beside a thread that computes, that thread gets hold of the GIL in 10 % of the pauses of 0.5 us that drop it,
+# in 25 % of those of 2 us, 40 % at 5 us and nearly always from 20 us on, and gives it back after the switch interval,
+# 5 ms. Holding costs the others what it lasts, so no more than a value needs that is on its way already: a few
+# transfers of a line, and what the other side does to answer.
 _HELD_US = 2.0
 
 

@@ -8,8 +8,8 @@ the other thread had meanwhile, in percent of its speed alone. Nothing stores to
 whole length, and what it took beyond that is the price. Handing over is counted and not timed, since a busy machine
 makes any pause long now and then.
 
-On a machine that does other things, the other thread's wake-ups come late, and dropping the GIL looks better than it is:
-there `chrt -f 5`, for a second or two, keeps the others away (`--seconds 0.06 --rounds 1`).
+On a machine that does other things the other thread's wake-ups come late, and dropping the GIL looks better than it
+is: there `chrt -f 5`, for a second or two, keeps the others away (`--seconds 0.06 --rounds 1`).
 
 `aiospin.lowlevel` holds the answer: how much of a watch keeps the GIL.
 """
