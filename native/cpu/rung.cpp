@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "cpu/conduct.h"
+
 namespace aiospin::cpu {
 
 namespace {
@@ -22,10 +24,6 @@ constexpr const Rung* kRungs[] = {
 // For an error that says more than "unknown".
 constexpr std::string_view kElsewhere[] = {"umwait", "mwaitx", "tpause", "pause", "wfet", "wfe", "sb", "isb"};
 
-// So many waits in a row that came back for nothing, each within so short a time, demote a rung for so long.
-constexpr unsigned kPatience = 16;
-constexpr double kPointlessUs = 20, kDemotedUs = 10'000;
-
 std::atomic<const Rung*> the_rung{nullptr};
 
 template <typename Accept>
@@ -36,17 +34,6 @@ const Rung& first(Accept accept) {
   });
   return found == all.end() ? kYieldRung : *found->rung;
 }
-
-// What a demoted rung's waits breathe with.
-const Rung& breather() {
-  static const Rung& found = first([](const Rung& each) { return !each.monitors(); });
-  return found;
-}
-
-struct Conduct {
-  unsigned pointless = 0;
-  Ticks demoted_until = 0;
-};
 
 // Of this thread: the word, its line and the CPU are another matter for each.
 thread_local Conduct the_conduct;
@@ -68,6 +55,11 @@ const Rung& chosen() noexcept {
   if (rung != nullptr) return *rung;
   static const Rung& best = first([](const Rung&) { return true; });
   return best;
+}
+
+const Rung& breather() noexcept {
+  static const Rung& found = first([](const Rung& each) { return !each.monitors(); });
+  return found;
 }
 
 const Rung& usable(std::string_view name) {
@@ -93,15 +85,15 @@ Ended idle(const Rung& rung, const Word& word, std::uint64_t seen, Ticks until) 
   if (!rung.monitors()) return rung.wait(word, seen, until);
   Conduct& conduct = the_conduct;
   const Ticks begun = ticks();
-  if (begun < conduct.demoted_until) {
-    const Ended ended = breather().wait(word, seen, std::min(until, conduct.demoted_until));
+  if (!conduct.may_doze(begun)) {
+    const Ended ended = breather().wait(word, seen, std::min(until, conduct.demoted_until()));
     return ended == Ended::deadline && ticks() < until ? Ended::empty : ended;
   }
   const Ended ended = rung.wait(word, seen, until);
-  if (ended != Ended::empty || ticks() - begun >= from_us(kPointlessUs)) {
-    conduct.pointless = 0;
-  } else if (++conduct.pointless == kPatience) {
-    conduct = {0, ticks() + from_us(kDemotedUs)};
+  if (ended == Ended::empty) {
+    conduct.ended_for_nothing(begun, ticks());
+  } else {
+    conduct.ended_for_a_reason();
   }
   return ended;
 }

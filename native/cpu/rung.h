@@ -52,13 +52,15 @@ std::span<const Verdict> verdicts();
 
 // The rung that waits of this process idle with: the best usable one, unless choose() named another.
 const Rung& chosen() noexcept;
+// The best usable rung that is no monitor: what a demoted one's waits breathe with.
+const Rung& breather() noexcept;
 // The rung of that name. Throws std::invalid_argument that says why it cannot be had.
 const Rung& usable(std::string_view name);
 // From now on chosen() is that one; before the first wait.
 void choose(const Rung& rung) noexcept;
 
-// A rung's wait, for as long as it does what it promises. One that keeps coming back at once, for nothing, is demoted:
-// for a while this breathes instead (a hypervisor that makes the instruction a no-op, a line that others write to).
+// A rung's wait, for as long as it does what it promises; a monitor that keeps coming back for nothing is demoted for a
+// while, and this breathes instead (conduct.h).
 Ended idle(const Rung& rung, const Word& word, std::uint64_t seen, Ticks until) noexcept;
 
 }  // namespace aiospin::cpu

@@ -13,28 +13,12 @@ namespace {
 
 using Byte = std::atomic<std::uint8_t>;
 
-// So many dozes in a row that came back for nothing, each within so short a time, and for so long it breathes: after a
-// hypervisor that makes the instruction a no-op, or a neighbour on the line that is stored to all the time. As in cpu::idle().
-constexpr unsigned kPatience = 16;
-constexpr double kPointlessUs = 20, kDemotedUs = 10'000;
-
 // The bytes that any store to is certain to end a doze. What arm64 tells is the largest that one may reserve, so no more
 // than the smallest line in the field.
 std::uintptr_t line_bytes() {
   constexpr unsigned kSmallest = 64;
   const unsigned told = cpu::features().smallest_line;
   return told == 0 ? kSmallest : std::min(told, kSmallest);
-}
-
-// The best rung that does not monitor: it pauses for a while whatever it is told to look at.
-const cpu::Rung& breather() {
-  static const cpu::Rung& found = []() -> const cpu::Rung& {
-    for (const cpu::Verdict& each : cpu::verdicts()) {
-      if (each.refusal.empty() && !each.rung->monitors()) return *each.rung;
-    }
-    return cpu::kYieldRung;
-  }();
-  return found;
 }
 
 }  // namespace
@@ -75,22 +59,12 @@ void BytesWatch::remember() noexcept {
 }
 
 bool BytesWatch::may_doze(Ticks now) const noexcept {
-  return in_one_line_ && cpu::chosen().monitors() && now >= demoted_until_;
-}
-
-void BytesWatch::judge_doze(Ticks begun) noexcept {
-  const Ticks now = ticks();
-  if (now - begun >= from_us(kPointlessUs)) {
-    pointless_ = 0;
-  } else if (++pointless_ == kPatience) {
-    pointless_ = 0;
-    demoted_until_ = now + from_us(kDemotedUs);
-  }
+  return in_one_line_ && cpu::chosen().monitors() && conduct_.may_doze(now);
 }
 
 bool BytesWatch::wait(Ticks until) noexcept {
   const cpu::Rung& chosen = cpu::chosen();
-  const cpu::Rung& breathing = chosen.monitors() ? breather() : chosen;
+  const cpu::Rung& breathing = chosen.monitors() ? cpu::breather() : chosen;
   const Word& line = *reinterpret_cast<const Word*>(begin_ & ~std::uintptr_t{7});
   const Word still{0};
   for (Ticks now = ticks();; now = ticks()) {
@@ -101,8 +75,11 @@ bool BytesWatch::wait(Ticks until) noexcept {
     if (now >= until) return false;
     if (dozes) {
       chosen.doze(until);
-      if (changed()) return true;
-      judge_doze(now);
+      if (changed()) {
+        conduct_.ended_for_a_reason();
+        return true;
+      }
+      conduct_.ended_for_nothing(now, ticks());
     } else {
       breathing.wait(still, 0, std::min(until, now + from_us(cpu::kLongestBreathUs)));
     }

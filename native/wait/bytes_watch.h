@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cpu/conduct.h"
 #include "platform/clock.h"
 
 namespace aiospin::wait {
@@ -34,13 +35,11 @@ class BytesWatch {
   // The bytes of an aligned word that are ours, the others 0.
   std::uint64_t at(std::size_t index) const noexcept;
   bool may_doze(Ticks now) const noexcept;
-  void judge_doze(Ticks begun) noexcept;
 
   const std::uintptr_t begin_, end_;
   const bool in_one_line_;
   std::vector<std::uint64_t> seen_;  // the aligned words that hold the bytes, as at() tells them
-  unsigned pointless_ = 0;           // dozes in a row that came back for nothing
-  Ticks demoted_until_ = 0;          // no dozes before then
+  cpu::Conduct conduct_;
 };
 
 }  // namespace aiospin::wait
