@@ -7,17 +7,16 @@ asked wrongly is named, with exit code 2, before anything is measured.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import math
 import os
-import signal
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Sequence
-from types import FrameType
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
+
+from aiospin.cli.interrupt import ended_in_order
 
 if TYPE_CHECKING:
     from aiospin.bench.contract import Subject
@@ -83,24 +82,8 @@ def _run(args: argparse.Namespace) -> int:
         _policy.resolve(None)
     except (ValueError, Absent, OSError) as error:
         return _fail(str(error), 2)
-    with _ended_in_order():
+    with ended_in_order():
         return _play(args, scenarios, subjects)
-
-
-@contextlib.contextmanager
-def _ended_in_order() -> Generator[None, None, None]:
-    """What would kill this process at once ends it as Ctrl-C does, with the exit code that a shell would show."""
-
-    def leave(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    heeded = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
-    before = [(number, signal.signal(number, leave)) for number in heeded]
-    try:
-        yield
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
 
 
 def _split(given: Sequence[str]) -> list[str]:

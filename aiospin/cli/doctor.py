@@ -57,10 +57,10 @@ def _run(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         parser.error("--seconds is for --measure-power")
     if sys.platform != "linux":
         return _fail(f"it needs Linux, and this is {sys.platform}")
-    from aiospin.cli.bench import _ended_in_order
+    from aiospin.cli.interrupt import ended_in_order
     from aiospin.doctor.machine import Machine
 
-    with _ended_in_order():
+    with ended_in_order():
         return examine(Machine(), (args.seconds or SECONDS) if args.measure_power else None, args.json)
 
 

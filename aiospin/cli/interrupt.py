@@ -1,6 +1,7 @@
-"""Ctrl-C as an orderly end: it cancels one task, and raises nothing in the middle of other code.
+"""Signals as an orderly end: Ctrl-C that cancels one task and raises nothing in the middle of other code (Interrupt), and
+SIGTERM and SIGHUP that raise as Ctrl-C does (ended_in_order).
 
-Guarantee: between `with` and its end a SIGINT never raises; it is remembered in `raised`, and the task that is in
+Guarantee of Interrupt: between `with` and its end a SIGINT never raises; it is remembered in `raised`, and the task that is in
 `cancel_here` is cancelled, at once or when it gets there. Where the `with` ends, after everything inside it was
 cleaned up, KeyboardInterrupt is raised. Assumption: used in the main thread.
 """
@@ -49,3 +50,19 @@ class Interrupt:
             yield
         finally:
             self._target = None
+
+
+@contextlib.contextmanager
+def ended_in_order() -> Generator[None, None, None]:
+    """What would kill this process at once ends it as Ctrl-C does, with the exit code that a shell would show."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    heeded = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+    before = [(number, signal.signal(number, leave)) for number in heeded]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
