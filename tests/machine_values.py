@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from disassembled import Instruction
 
 Values = frozenset[int] | None
-State = dict[str, Values]  # what is not in it may hold anything
+State = dict[str, Values]  # what is not in it may hold anything; "cl" is the low byte of "c", where only that is known
 
 _MOST = 8  # values of one register, before it counts as any
 _LEGACY = {
@@ -84,14 +84,16 @@ def _after(each: Instruction, before: State) -> State:
     after = dict(before)
     if _IMPLICIT.match(name):
         for register in (*_CALL_CHANGES, *(("b",) if not name.startswith("call") else ())):
-            after.pop(register, None)
+            _forget(after, register)
     if _WRITES_NOTHING.match(name) or not operands:
         return after
     for operand in operands if name.startswith(("xchg", "xadd", "cmpxchg")) else operands[-1:]:
         if register := _register(operand):
-            after.pop(register[0], None)
+            _forget(after, register[0])
     target = _register(operands[-1])
     if target is not None:
+        if name.startswith("set"):
+            after[f"{target[0]}l"] = frozenset({0, 1})
         values = _written(name, operands, before, target)
         if values is not None and len(values) <= _MOST:
             after[target[0]] = values
@@ -107,6 +109,9 @@ def _written(name: str, operands: Sequence[str], before: State, target: tuple[st
         return None if old is None else frozenset(value & ~0xFF | bit for value in old for bit in (0, 1))
     if width < 32:
         return None
+    if name.startswith("movzb"):
+        byte = _register(operands[0])
+        return before.get(f"{byte[0]}l") if byte is not None else None
     stem = name.removesuffix("l").removesuffix("q")
     if len(operands) == 1:
         changes = {"not": lambda value: ~value, "neg": lambda value: -value}
@@ -132,6 +137,11 @@ def _written(name: str, operands: Sequence[str], before: State, target: tuple[st
     if stem == "add":
         return frozenset((left + right) & full for left, right in pairs)
     return None
+
+
+def _forget(state: State, register: str) -> None:
+    state.pop(register, None)
+    state.pop(f"{register}l", None)
 
 
 def _register(operand: str) -> tuple[str, int] | None:

@@ -105,6 +105,7 @@ if platform.machine() == "x86_64":
         "mwaitx": "b9 02 00 00 00 b8 f0 00 00 00 0f 01 fb",
         "mwaitx by a borrow": "b9 02 00 00 00 19 c0 f7 d0 25 f0 00 00 00 0f 01 fb",
         "umwait by a comparison": f"{ZERO_C} 48 39 d8 0f 93 c1 f2 0f ae f1",
+        "umwait by a byte of a comparison": "48 39 d8 0f 93 c1 0f b6 c9 f2 0f ae f1",
         "tpause after a jump": "b9 01 00 00 00 74 02 31 c9 66 0f ae f1",
     }
     WRONG = {
