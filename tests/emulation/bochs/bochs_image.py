@@ -74,7 +74,7 @@ class Root:
             shutil.copy(source, path)
 
     def add_program(self, source: Path, target: str) -> None:
-        """Copy a program or extension there, and its libraries to where they are here, without symbols for debuggers."""
+        """Copy a program or extension there, and its libraries to where they are here, without debug symbols."""
         self.add(source, target)
         self._strip(target)
         listing = subprocess.run(["ldd", source], capture_output=True, text=True, check=True).stdout

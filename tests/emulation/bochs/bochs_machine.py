@@ -27,7 +27,7 @@ com1: enabled=1, mode=file, dev=serial.txt
 display_library: term
 log: bochs.log
 panic: action=fatal
-error: action=report
+error: action=ignore
 info: action=ignore
 debug: action=ignore
 clock: sync=none, time0=utc
