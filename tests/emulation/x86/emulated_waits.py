@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -161,3 +162,62 @@ def test_a_wait_that_is_cut_short_goes_on(cpu: EmulatedCpu, word: mmap.mmap) -> 
     made = since(before, cpu)
     assert_consistent(made)
     assert made[RUNG.cut_by] == made[RUNG.waits]
+
+
+def test_a_program_s_own_sigill_leaves_waits_alone(cpu: EmulatedCpu, word: mmap.mmap) -> None:
+    """A handler installed later gets what is sent to it, and blocking the signal does not kill who waits."""
+    heard = []
+    handler = signal.signal(signal.SIGILL, lambda number, frame: heard.append(number))
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGILL})
+    try:
+        before = cpu.counts()
+        while cpu.counts()[RUNG.waits] == before[RUNG.waits]:
+            with pytest.raises(TimeoutError):
+                wait_word(word, "==", 1, offset=OFFSET, timeout=1e-4)
+        assert not heard
+        signal.raise_signal(signal.SIGILL)
+        assert heard == [signal.SIGILL]
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        signal.signal(signal.SIGILL, handler)
+
+
+# Runs machine code, and says that it came back.
+EXECUTE = """
+import ctypes, mmap, sys
+page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+page.write(bytes.fromhex(sys.argv[1]))
+ctypes.CFUNCTYPE(None)(ctypes.addressof(ctypes.c_char.from_buffer(page)))()
+print("returned")
+"""
+RETURN = "c3"
+ACCEPTED = {
+    "tpause until a time that is over": "31 c9 31 c0 31 d2 66 0f 0b f1",
+    "umonitor by another register": "48 89 e6 f3 0f 0b f6",
+    "umonitor by a numbered register": "49 89 e0 f3 41 0f 0b f0",
+}
+REFUSED = {
+    "a reserved bit of umwait's control": "b9 02 00 00 00 f2 0f 0b f1",
+    "a reserved bit of tpause's control": "b9 02 00 00 00 66 0f 0b f1",
+    "an extension of monitorx": "48 89 e0 b9 01 00 00 00 31 d2 0f 0b fa",
+    "a reserved extension of mwaitx": "b9 04 00 00 00 0f 0b fb",
+    "what nobody patched": "0f 0b",
+}
+
+
+@pytest.mark.parametrize("code", ACCEPTED.values(), ids=ACCEPTED)
+def test_operands_are_read_as_the_manuals_say(code: str) -> None:
+    assert execute(code) == (0, "returned\n")
+
+
+@pytest.mark.parametrize("code", REFUSED.values(), ids=REFUSED)
+def test_what_the_cpu_would_refuse_is_fatal(code: str) -> None:
+    assert execute(code) == (-signal.SIGILL, "")
+
+
+def execute(code: str) -> tuple[int, str]:
+    """Run it in another Python on this CPU; its exit status, and what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", EXECUTE, f"{code} {RETURN}"], stdout=subprocess.PIPE, text=True, check=False
+    )
+    return done.returncode, done.stdout
