@@ -6,6 +6,7 @@ Assumption: symbols were not stripped.
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ def is_ldaxr(each: Instruction) -> bool:
 
 def idles(code: list[Instruction]) -> dict[str, list[Instruction]]:
     """Return for each rung the instructions by which it idles; for `yield`, which is a system call, the calls."""
-    after_sevl = {after.address for before, after in zip(code, code[1:], strict=False) if before.word == SEVL}
+    after_sevl = {after.address for before, after in itertools.pairwise(code) if before.word == SEVL}
     breaths = [each for each in code if "breathe" in each.function]
     return {
         "wfet": [each for each in code if each.word == WFET_X0],

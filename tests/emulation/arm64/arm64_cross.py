@@ -19,9 +19,9 @@ from arm64_places import CXX, EXTENSION, INIT, MADE, ROOT, TARGET, TREE, TRIPLET
 
 sys.path.insert(0, str(ROOT / "tests" / "native"))
 
-import build  # noqa: E402
+import build
 
-FLAGS = ["-std=c++20", "-O3", "-pthread", "-Wall", "-Wextra", "-Werror", "-Inative"]
+FLAGS = ["-std=c++20", "-pthread", "-Wall", "-Wextra", "-Werror", "-Inative"]
 # One set of flags for the extension and the unit tests, so that they share what is not theirs alone.
 PYTHON_FLAGS = [
     *("-fPIC", "-fvisibility=hidden", "-DNDEBUG"),
@@ -35,8 +35,14 @@ def link(program: Path, sources: Sequence[Path], flags: Sequence[str], linking: 
     folder = MADE / "objects" / ("hosted" if flags else "bare")
     folder.mkdir(parents=True, exist_ok=True)
     print(f"arm64: building {program.name}", flush=True)
+
+    def compile_one(source: Path) -> tuple[Path, bool]:
+        # The library as it is installed. At -O3 GCC 12 warns of overlaps in strings where there are none.
+        level = "-O2" if source.parts[0] == "tests" else "-O3"
+        return build.compile_one([CXX], [level, *FLAGS, *flags], source, folder)
+
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        compiled = list(pool.map(lambda source: build.compile_one([CXX], [*FLAGS, *flags], source, folder), sources))
+        compiled = list(pool.map(compile_one, sources))
     command = [CXX, *FLAGS, *flags, *linking, *(str(target) for target, _ in compiled), "-o", str(program)]
     if not all(fresh for _, fresh in compiled) or subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
         raise SystemExit(f"arm64: {program.name} could not be built")

@@ -11,6 +11,7 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from arm64_code import idles, instructions
@@ -58,8 +59,9 @@ def executed(rung: str, base: int) -> Counter[str]:
 def check() -> None:
     """Raise SystemExit for a rung whose instruction was not executed in its waits."""
     base = waits(RUNGS[0])
-    for rung in RUNGS:
-        counts = executed(rung, base)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda rung: executed(rung, base), RUNGS))
+    for rung, counts in zip(RUNGS, found, strict=True):
         print(f"arm64: waiting with {rung} executed", dict(counts.most_common()), flush=True)
         if counts[rung] < PATIENCE:
             raise SystemExit(f"arm64: {rung} was chosen, and executed {counts[rung]} times")

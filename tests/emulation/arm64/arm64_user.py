@@ -33,7 +33,7 @@ def user(*arguments: str) -> list[str]:
 
 
 def environment(rung: str, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a Python whose waits idle with that rung, watching longer than they would on a busy machine."""
+    """The environment of a Python whose waits idle with that rung, and with nothing of this machine's Python in it."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIOSPIN_", "PYTHON", "QEMU_"))}
     ours = {
         "PYTHONPATH": f"{TREE}:{SITE}",

@@ -1,4 +1,4 @@
-"""Two threads that wait for each other's words, in a Python for arm64. Prints where the extension is loaded, and its rung.
+"""Two threads that wait for each other's words, in a Python for arm64. Prints where the extension is, and its rung.
 
     python arm64_waits.py TURNS
 
