@@ -1,8 +1,8 @@
 """Fetch what the arm64 evidence runs on, and install none of it: QEMU, an arm64 Python with its packages, a kernel.
 
 Guarantee: packages are unpacked under build/emulation/arm64 and the system's package database is left as it is; only
-the cross compiler is installed, where it is missing. What has been fetched is not fetched again, and a fetch that was cut
-short is. Each command has another try when the network stumbles.
+the cross compiler is installed, where it is missing. What has been fetched is not fetched again, and a fetch that was
+cut short is. Each command has another try when the network stumbles.
 Assumption: Debian bookworm as root; its own sources name the mirror. QEMU is that of bookworm-backports: the one of
 bookworm knows neither WFET nor an event stream of user programs.
 """
