@@ -77,5 +77,5 @@ def plan(cpu: Cpu, rounds: int) -> str:
         turn = f" {number + 1}" if rounds > 1 else ""
         lines.append([f"unit tests{turn}", NATIVE_TESTS, f"--source-file={TEST_FILES}", "--no-colors=true"])
         home = ["PYTHONHOME=/python", "PYTHONDONTWRITEBYTECODE=1", "PYTHONUTF8=1"]
-        lines.append([f"python{turn}", *home, PYTHON, "-S", PYTHON_PROGRAM, cpu.best, str(20 * rounds)])
+        lines.append([f"python{turn}", *home, PYTHON, "-S", PYTHON_PROGRAM, cpu.best])
     return "".join("\t".join(line) + "\n" for line in lines)
