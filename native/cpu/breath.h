@@ -13,6 +13,8 @@ inline constexpr double kLongestBreathUs = 0.25;
 // For the first looks a breath is one instruction; then it doubles, each time after as many looks again.
 inline constexpr unsigned kLooks = 4, kRoundsPerLength = 32;
 
+enum class Length { doubles, one };
+
 // How many of them the longest breath holds. They differ by a factor of ten between CPUs, so they are timed.
 template <void (*breathe)() noexcept>
 unsigned breaths_at_most() noexcept {
@@ -30,7 +32,7 @@ unsigned breaths_at_most() noexcept {
   return found;
 }
 
-template <void (*breathe)() noexcept>
+template <void (*breathe)() noexcept, Length kind = Length::doubles>
 Ended breathe_until(const Word& word, std::uint64_t seen, Ticks until) noexcept {
   for (unsigned round = 1, length = 1;; ++round) {
     // Several looks per reading of the clock: a look costs a cache hit, the clock 10 ns.
@@ -40,7 +42,7 @@ Ended breathe_until(const Word& word, std::uint64_t seen, Ticks until) noexcept 
       for (unsigned i = 0; i < length; ++i) breathe();
     }
     if (ticks() >= until) return Ended::deadline;
-    if (round % kRoundsPerLength == 0) length = std::min(2 * length, breaths_at_most<breathe>());
+    if (kind == Length::doubles && round % kRoundsPerLength == 0) length = std::min(2 * length, breaths_at_most<breathe>());
   }
 }
 

@@ -10,6 +10,7 @@ namespace {
 void breathe() noexcept { sched_yield(); }
 }  // namespace
 
-const Rung kYieldRung{"yield", never_refused, breathe_until<breathe>};
+// One at a time: nobody knows how long the other thread keeps the CPU.
+const Rung kYieldRung{"yield", never_refused, breathe_until<breathe, Length::one>};
 
 }  // namespace aiospin::cpu
