@@ -1,13 +1,9 @@
 #include "cpu/trial.h"
 
-#include <pthread.h>
-
 #include <csetjmp>
 #include <csignal>
 #include <iterator>
 #include <mutex>
-#include <system_error>
-#include <thread>
 
 namespace aiospin::cpu {
 
@@ -19,7 +15,7 @@ constexpr const char* kNames[] = {"SIGILL", "SIGSEGV", "SIGBUS"};
 constexpr std::size_t kCount = std::size(kFaults);
 
 struct sigaction the_before[kCount];
-// Where a fault of the trial's own thread goes on; null in all others.
+// Where a fault of the thread that tries goes on; null in all others.
 thread_local sigjmp_buf* the_escape = nullptr;
 
 std::size_t index(int number) noexcept {
@@ -75,19 +71,13 @@ std::string survives(void (*attempt)() noexcept) {
   sigset_t others, mask;
   sigfillset(&others);
   for (const int fault : kFaults) sigdelset(&others, fault);
-  int number = 0;
+  pthread_sigmask(SIG_SETMASK, &others, &mask);  // an application's handlers do not run in the trial
+  int number;
   {
     const Handlers handlers;
-    pthread_sigmask(SIG_SETMASK, &others, &mask);  // inherited: an application's handlers do not run in the trial
-    std::string failure;
-    try {
-      std::thread([&] { number = attempt_here(attempt); }).join();
-    } catch (const std::system_error& error) {
-      failure = std::string("it could not be tried: ") + error.what();
-    }
-    pthread_sigmask(SIG_SETMASK, &mask, nullptr);
-    if (!failure.empty()) return failure;
+    number = attempt_here(attempt);
   }
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
   return number == 0 ? "" : std::string("it raised ") + kNames[index(number)];
 }
 
