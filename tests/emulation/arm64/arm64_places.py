@@ -5,7 +5,6 @@ Guarantee: everything lies under build/emulation/arm64, which may be deleted at 
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -27,5 +26,3 @@ OBJDUMP: Final = f"{TRIPLET}-objdump"
 EXTENSION: Final = TREE / "aiospin" / f"_native.cpython-311-{TRIPLET}.so"
 UNIT_TESTS: Final = MADE / "native-tests"
 INIT: Final = MADE / "init"  # the program that the booted kernel runs
-
-RETRY: Final = (sys.executable, str(ROOT / ".ci" / "retry.py"), "--")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import bochs_fetch
 import bochs_guest as guest
+import debs
 import pytest
 from bochs_image import Root
 from bochs_machine import Boot
@@ -71,14 +72,14 @@ def test_a_program_comes_with_its_libraries(tmp_path: Path) -> None:
 
 def test_a_fetch_that_fails_is_an_error(capfd: pytest.CaptureFixture[str]) -> None:
     """And no quiet pass."""
-    with pytest.raises(SystemExit, match="bochs: this failed: sh -c echo no such package; exit 100"):
-        bochs_fetch.persist(["sh", "-c", "echo no such package; exit 100"])
+    with pytest.raises(SystemExit, match="emulation: this failed: sh -c echo no such package; exit 100"):
+        debs.persist(["sh", "-c", "echo no such package; exit 100"])
     assert "no such package" in capfd.readouterr().out
 
 
 def test_what_is_there_is_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bochs_fetch, "CACHE", tmp_path)
-    monkeypatch.setattr(bochs_fetch, "persist", pytest.fail)
+    monkeypatch.setattr(debs, "persist", pytest.fail)
     (tmp_path / "bochs-trixie").mkdir()
     (tmp_path / "kernel-bookworm" / "boot").mkdir(parents=True)
     (tmp_path / "kernel-bookworm" / "boot" / "vmlinuz-6.1.0").touch()
@@ -87,17 +88,17 @@ def test_what_is_there_is_not_fetched(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_what_was_fetched_halfway_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stumble(suite: bochs_fetch.Suite, packages: list[str], target: Path) -> None:
+    def stumble(packages_of: debs.Packages, packages: list[str], target: Path) -> None:
         target.mkdir()
         shutil.copy(__file__, target)
         raise SystemExit("bochs: this failed")
 
-    def prepare(suite: bochs_fetch.Suite, name: str, folder: Path) -> None:
+    def prepare(packages_of: debs.Packages, names: list[str], folder: Path) -> None:
         folder.mkdir()
 
     monkeypatch.setattr(bochs_fetch, "CACHE", tmp_path)
-    monkeypatch.setattr(bochs_fetch.Suite, "__init__", prepare)
-    monkeypatch.setattr(bochs_fetch.Suite, "unpack", stumble)
+    monkeypatch.setattr(debs.Packages, "__init__", prepare)
+    monkeypatch.setattr(debs.Packages, "unpack", stumble)
     with pytest.raises(SystemExit):
         bochs_fetch.bochs()
     assert not list(tmp_path.iterdir())
