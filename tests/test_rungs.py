@@ -1,4 +1,4 @@
-"""Which rung waits idle with: what the machine says of each, the environment's choice, a policy's, and every refusal."""
+"""Which rung waits idle with: what is said of each, the environment's choice, a policy's, and every refusal."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Signals as an orderly end: Ctrl-C that cancels one task and raises nothing in the middle of other code (Interrupt), and
-SIGTERM and SIGHUP that raise as Ctrl-C does (ended_in_order).
+"""Signals as an orderly end: Ctrl-C that cancels one task and raises nothing in the middle of other code (`Interrupt`),
+and SIGTERM and SIGHUP that raise as Ctrl-C does (`ended_in_order`).
 
-Guarantee of Interrupt: between `with` and its end a SIGINT never raises; it is remembered in `raised`, and the task that is in
-`cancel_here` is cancelled, at once or when it gets there. Where the `with` ends, after everything inside it was
-cleaned up, KeyboardInterrupt is raised. Assumption: used in the main thread.
+Guarantee of `Interrupt`: between `with` and its end a SIGINT never raises; it is remembered in `raised`, and the task
+that is in `cancel_here` is cancelled, at once or when it gets there. Where the `with` ends, after everything inside it
+was cleaned up, KeyboardInterrupt is raised. Assumption: used in the main thread.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Debian packages that are unpacked and not installed, of other suites and other architectures, too.
 
-Guarantee: the system's package sources and its package database stay as they are; nothing is left but what was unpacked.
-A mirror that does not answer is asked again (.ci/retry.py), and is a SystemExit after that.
+Guarantee: the system's package sources and its package database stay as they are; only what was unpacked is left. A
+mirror that does not answer is asked again (.ci/retry.py), and is a SystemExit after that.
 Assumption: Debian, whose own sources name the mirror.
 """
 
