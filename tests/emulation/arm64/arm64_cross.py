@@ -7,6 +7,7 @@ Assumption: arm64_fetch.everything() has run. tests/native/build.py knows how to
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -63,7 +64,8 @@ def unit_tests(folders: Sequence[str]) -> None:
     """
     library = [path for path in relative("native/**/*.cpp") if "bindings" not in path.parts]
     tests = [path for folder in folders for path in relative(f"tests/native/{folder}/*.cpp")]
-    tests = [path for path in tests if "stepper.h" not in (ROOT / path).read_text(encoding="utf-8")]
+    stepping = re.compile(r'#include ".*(stepper|race)\.h"')
+    tests = [path for path in tests if not stepping.search((ROOT / path).read_text(encoding="utf-8"))]
     link(UNIT_TESTS, [*library, Path("tests/native/main.cpp"), *tests], PYTHON_FLAGS)
 
 
