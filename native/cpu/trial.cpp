@@ -25,14 +25,16 @@ std::size_t index(int number) noexcept {
 }
 
 void on_fault(int number, siginfo_t* info, void* context) {
-  if (the_escape != nullptr) siglongjmp(*the_escape, number);
+  const bool sent = info->si_code <= 0;  // by somebody: no fault of what this thread does
+  if (the_escape != nullptr && !sent) siglongjmp(*the_escape, number);
   const struct sigaction& other = the_before[index(number)];
   if ((other.sa_flags & SA_SIGINFO) != 0 && other.sa_sigaction != nullptr) {
     other.sa_sigaction(number, info, context);
   } else if (other.sa_handler != SIG_DFL && other.sa_handler != SIG_IGN) {
     other.sa_handler(number);
-  } else {
+  } else if (!sent || other.sa_handler == SIG_DFL) {
     std::signal(number, SIG_DFL);  // the fault comes again when this returns, and kills
+    if (sent) raise(number);       // and a signal that was sent comes again then
   }
 }
 
@@ -42,7 +44,9 @@ class Handlers {
     struct sigaction ours{};
     ours.sa_sigaction = on_fault;
     ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    for (std::size_t i = 0; i < kCount; ++i) sigaction(kFaults[i], &ours, &the_before[i]);
+    // Known before they are needed: a signal may come in the moment in which ours is in place.
+    for (std::size_t i = 0; i < kCount; ++i) sigaction(kFaults[i], nullptr, &the_before[i]);
+    for (const int fault : kFaults) sigaction(fault, &ours, nullptr);
   }
   ~Handlers() {
     for (std::size_t i = 0; i < kCount; ++i) sigaction(kFaults[i], &the_before[i], nullptr);

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "../forked.h"
 #include "../usable.h"
 #include "cpu/features.h"
 #include "cpu/rung.h"
@@ -121,6 +122,26 @@ TEST_CASE("a fault of another thread during a trial goes to the handler of befor
   sigaction(SIGILL, &before, nullptr);
   CHECK(verdict == "");
   CHECK(served.load() == 1);
+}
+
+TEST_CASE("a signal that somebody sends during a trial is no fault of the instruction") {
+  static std::atomic<int> served{0};
+  struct sigaction own{}, before{};
+  own.sa_handler = [](int) { served.fetch_add(1); };
+  sigaction(SIGILL, &own, &before);
+  const std::string verdict = cpu::survives([]() noexcept { raise(SIGILL); });
+  sigaction(SIGILL, &before, nullptr);
+  CHECK(verdict == "");
+  CHECK(served.load() == 1);
+}
+
+TEST_CASE("a signal that nobody handles ends the process, during a trial as at other times") {
+  const int status = rig::forked([] {
+    cpu::survives([]() noexcept { raise(SIGSEGV); });
+    return 0;
+  });
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGSEGV);
 }
 
 // ---- demotion
