@@ -7,8 +7,8 @@ Guarantee: a policy is numbers only, checked when it is made. The arithmetic tha
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -52,7 +52,7 @@ class WaitPolicy:
             value = getattr(self, field)
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise TypeError(f"{field} must be a number, got {value!r}")
-            if not math.isfinite(value) or value < 0:
+            if not 0 <= value <= sys.float_info.max:
                 raise ValueError(f"{field} must be finite and 0 or more, got {value!r}")
         if self.rung is not None and not isinstance(self.rung, str):
             raise TypeError(f"rung must be a name or None, got {self.rung!r}")

@@ -44,7 +44,7 @@ def require_nap(max_nap: object, *, none_at_all: bool = False) -> None:
 
 def _require_possible(comparison: str, value: int, mask: int) -> None:
     """ValueError for what no word can fulfil: nobody would ever end that wait. Unknown comparisons pass."""
-    never = {"==": value & ~mask != 0, "!=": False, ">=": value > mask, "<": value == 0}
+    never = {"==": value & ~mask != 0, "!=": mask == 0 and value == 0, ">=": value > mask, "<": value == 0}
     if never.get(comparison, False):
         raise ValueError(f"no word & {mask:#x} is ever {comparison} {value:#x}")
 

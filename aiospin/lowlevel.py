@@ -139,12 +139,16 @@ async def await_word(
 ) -> None:
     """`wait_word` for coroutines: the waiter thread watches first, then the loop's timer looks.
 
-    A loop's timers count whole milliseconds, so a nap is one at least, and the wait may be late by as much.
+    A loop's timers count whole milliseconds, so a nap is one at least, and the wait may be late by as much. The loop
+    gets a turn in every call, so awaiting what holds already, again and again, keeps nobody else from running.
     """
     deadline = Deadline(timeout)
     word = Word(buffer, comparison, value, offset=offset, mask=mask, max_nap=max_nap)
     try:
-        if word.ready() or (timeout != 0 and await _watched(word._watch, _watch_us(deadline))):
+        if word.ready():
+            await asyncio.sleep(0)
+            return
+        if timeout != 0 and await _watched(word._watch, _watch_us(deadline)):
             return
         for nap in _naps(word, deadline):
             await asyncio.sleep(math.ceil(nap * 1e3) / 1e3)  # less would be no nap on uvloop, and keep it busy

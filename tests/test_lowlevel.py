@@ -131,6 +131,7 @@ async def test_a_cancelled_wait_for_a_word_leaves_nothing() -> None:
         ((words(0), "==", 0), {"timeout": float("nan")}, ValueError),
         ((words(0), 0, 0), {}, TypeError),
         ((words(0), "!=", -1), {}, ValueError),
+        ((words(0), "!=", 0), {"mask": 0}, ValueError),
         ((words(0), "!=", 2**64), {}, ValueError),
         ((words(0), "!=", 1.0), {}, TypeError),
         ((words(0), "==", 0), {"mask": -1}, ValueError),
@@ -302,3 +303,20 @@ def test_a_writer_can_be_waited_for_with_poll() -> None:
         assert writer.arm() is False
         writer.put_nowait(content(count, 1000))
         assert numbers(reader.get_many(1000)) == list(range(1, count + 1))
+
+
+async def test_awaiting_what_holds_already_keeps_nobody_from_running() -> None:
+    memory = bytearray(8)
+    given = 0
+
+    async def other() -> None:
+        nonlocal given
+        while True:
+            given += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.ensure_future(other())
+    for _ in range(20):
+        await lowlevel.await_word(memory, "==", 0)
+    task.cancel()
+    assert given >= 20

@@ -34,7 +34,7 @@ IN_PLACE = 20.0
         (field, value, error)
         for field in ("minimum_us", "maximum_us", "inline_us", "core_share")
         for value, error in (
-            *[(-1, ValueError), (-0.001, ValueError), (math.nan, ValueError), (math.inf, ValueError)],
+            *[(each, ValueError) for each in (-1, -0.001, math.nan, math.inf, 10**400)],
             *[("1", TypeError), (None, TypeError), (True, TypeError), ([], TypeError)],
         )
     ],

@@ -10,9 +10,12 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
+from aiospin.cli.streams import keep_places, tell
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `aiospin` and return the exit code; argparse itself exits with 2. `argv` is the command line's by default."""
+    keep_places()
     try:
         parser = argparse.ArgumentParser(prog="aiospin", description="Await shared-memory slot readiness.")
         subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -23,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         run: Callable[[argparse.Namespace], int] = args.run
         return run(args)
     except KeyboardInterrupt:
-        print("aiospin: interrupted", file=sys.stderr)
+        tell("aiospin: interrupted")
         return 130
 
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from aiospin.cli.interrupt import ended_in_order
+from aiospin.cli.streams import Stderr, tell, write_result
 
 if TYPE_CHECKING:
     from aiospin.bench.contract import Subject
@@ -150,16 +151,13 @@ def _play(args: argparse.Namespace, scenarios: list[Scenario], chosen: list[Subj
     results, rounds = play(found, pace, Progress())
     run = Run(machine, pace.name, rounds, time.monotonic() - start)
     document = make_document(found, results, subjects, absent, run)
-    try:
-        print(json.dumps(document) if args.json else table(document), flush=True)
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains once more at its end
-        return _fail(f"the result could not be written: {error.strerror}", 1)
+    if why := write_result(json.dumps(document) if args.json else table(document)):
+        return _fail(why, 1)
     if args.plot is not None:
         from aiospin.bench.plot import draw
 
         for path in draw(document, args.plot):
-            print(f"aiospin bench: drew {path}", file=sys.stderr)
+            tell(f"aiospin bench: drew {path}")
     return 0
 
 
@@ -167,7 +165,7 @@ class Progress:
     """A bar in place on a terminal; elsewhere a line for each round and scenario. On stderr."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = sys.stderr if stream is None else stream
+        self._stream: TextIO | Stderr = Stderr() if stream is None else stream
         self._terminal = self._stream.isatty()
         self._done = self._cells = self._rounds = self._number = 0
         self._scenario = ""
@@ -197,5 +195,5 @@ class Progress:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"aiospin bench: {message}", file=sys.stderr)
+    tell(f"aiospin bench: {message}")
     return code

@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import math
 import os
-import sys
 import sysconfig
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +24,7 @@ from aiospin.cli.demo_front import FrontEnd, Outcome
 from aiospin.cli.demo_sources import Sources
 from aiospin.cli.interrupt import Interrupt
 from aiospin.cli.report import Progress, as_json, as_table, percentiles
+from aiospin.cli.streams import tell, write_result
 
 ANSWERS_CAPACITY = "64 KiB"
 
@@ -96,7 +96,8 @@ def run_demo(options: Options) -> int:
         return _fail(str(error), 2)
     except (WorkerDied, aiospin.AiospinError, OSError) as error:
         return _fail(str(error), 1)
-    print(as_json(result) if options.json else as_table(result))
+    if why := write_result(as_json(result) if options.json else as_table(result)):
+        return _fail(why, 1)
     return 0 if result["lost"] == 0 and not result["wrong"] else 1
 
 
@@ -143,7 +144,7 @@ def _result(options: Options, outcome: Outcome, pids: list[int | None], sources:
         "gb_per_s": outcome.nbytes / seconds / 1e9 if seconds else 0.0,
         "seconds": seconds,
         "latency_us": percentiles(outcome.latencies),
-        "idle_cpu_percent": sum(outcome.idle_cpu_percent),
+        "idle_cpu_percent": sum(each or 0.0 for each in outcome.idle_cpu_percent) if options.idle else None,
         "backend": aiospin.backend,
         "rung": rung(),
         "loop": options.loop,
@@ -160,5 +161,5 @@ def _result(options: Options, outcome: Outcome, pids: list[int | None], sources:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"aiospin demo: {message}", file=sys.stderr)
+    tell(f"aiospin demo: {message}")
     return code

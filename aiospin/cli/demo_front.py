@@ -41,7 +41,8 @@ class Outcome:
     latencies: list[int] = field(default_factory=list[int])
     """one per answer: from just before the file was written into the ring to its answer"""
     cpu_seconds: list[float] = field(default_factory=list[float])
-    idle_cpu_percent: list[float] = field(default_factory=list[float])
+    idle_cpu_percent: list[float | None] = field(default_factory=list["float | None"])
+    """None when it did not idle"""
 
     @property
     def lost(self) -> int:
@@ -109,7 +110,8 @@ class FrontEnd:
         start = time.perf_counter()
         await asyncio.sleep(idle)
         wall = time.perf_counter() - start
-        outcome.idle_cpu_percent = [(now - then) / wall / 1e7 for then, now in zip(before, self._cpu(), strict=True)]
+        spent = [now - then for then, now in zip(before, self._cpu(), strict=True)]
+        outcome.idle_cpu_percent = [each / wall / 1e7 if idle else None for each in spent]
 
     async def _send(self) -> None:
         outcome = self.outcome

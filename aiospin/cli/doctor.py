@@ -10,10 +10,11 @@ import argparse
 import functools
 import json
 import math
-import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from aiospin.cli.streams import tell, write_result
 
 if TYPE_CHECKING:
     from aiospin.doctor.contest import Outcome
@@ -75,11 +76,8 @@ def examine(machine: Machine, seconds: float | None, as_json: bool) -> int:
     outcome = None if seconds is None else _measure(machine, seconds)
     judged = [] if outcome is None else list(judge(outcome, rung()))
     document = make_document(sections, outcome, judged, rung())
-    try:
-        print(json.dumps(document, indent=2) if as_json else _text(sections, outcome, judged), flush=True)
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains once more at its end
-        return _fail(f"the report could not be written: {error.strerror}")
+    if why := write_result(json.dumps(document, indent=2) if as_json else _text(sections, outcome, judged)):
+        return _fail(why)
     return 0 if document["verdict"] == "ok" else 1
 
 
@@ -92,7 +90,7 @@ def _measure(machine: Machine, seconds: float) -> Outcome:
 
 
 def _tell(mode: str, number: int, of: int) -> None:
-    print(f"aiospin doctor: measuring {mode} ({number} of {of})", file=sys.stderr, flush=True)
+    tell(f"aiospin doctor: measuring {mode} ({number} of {of})")
 
 
 def _text(sections: Sequence[Section], outcome: Outcome | None, judged: Sequence[Fact]) -> str:
@@ -108,5 +106,5 @@ def _text(sections: Sequence[Section], outcome: Outcome | None, judged: Sequence
 
 
 def _fail(message: str) -> int:
-    print(f"aiospin doctor: {message}", file=sys.stderr)
+    tell(f"aiospin doctor: {message}")
     return 1

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from aiospin.bench.samples import percentile
+from aiospin.cli.streams import Stderr
 
 TERMINAL_SECONDS = 0.1
 PLAIN_SECONDS = 1.0
@@ -33,7 +33,7 @@ class Progress:
     """Lines on `stream` (default stderr): one per stage; counts in place on a terminal, else a line now and then."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = sys.stderr if stream is None else stream
+        self._stream: TextIO | Stderr = Stderr() if stream is None else stream
         self._terminal = self._stream.isatty()
         self._every = TERMINAL_SECONDS if self._terminal else PLAIN_SECONDS
         self._next = 0.0
@@ -96,7 +96,8 @@ def as_table(result: Mapping[str, Any]) -> str:
     lines = [f"{name:<10}{value}" for name, value in rows]
     lines += ["", f"{'process':<12}{'pid':>8}{'CPU s working':>16}{'idle % of a core':>18}"]
     for each in result["processes"]:
-        lines.append(f"{each['name']:<12}{each['pid']:>8}{each['cpu_seconds']:>16.2f}{each['idle_cpu_percent']:>18.3f}")
+        idle = "-" if each["idle_cpu_percent"] is None else f"{each['idle_cpu_percent']:.3f}"
+        lines.append(f"{each['name']:<12}{each['pid']:>8}{each['cpu_seconds']:>16.2f}{idle:>18}")
     unreadable = result["unreadable"]
     if unreadable:
         lines += ["", f"{len(unreadable)} not readable:"]

@@ -6,13 +6,13 @@ import argparse
 import functools
 import json
 import os
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from aiospin import _named
 from aiospin._errors import AttachError
 from aiospin.cli.report import printable, size
+from aiospin.cli.streams import tell
 
 if TYPE_CHECKING:
     from aiospin._named import Named
@@ -110,5 +110,5 @@ def _unlink_one(path: str) -> int:
 
 
 def _fail(text: str) -> int:
-    print(f"aiospin: {printable(text)}", file=sys.stderr)
+    tell(f"aiospin: {printable(text)}")
     return 1

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from aiospin._policy import RUNGS
 from aiospin.doctor.fact import Fact, warning
 from aiospin.doctor.meters import Meter
 from aiospin.doctor.stand import BARE, Failed, Stand
@@ -132,7 +133,8 @@ def judge(outcome: Outcome, chosen: str) -> Iterator[Fact]:
                 f"failed: {result.failure}",
                 None,
                 f"{result.mode} could not be measured: {result.failure}.",
-                "Measure again, and longer (--seconds). If it fails again, choose another rung (AIOSPIN_RUNG).",
+                "Measure again, and longer (--seconds)."
+                + (" If it fails again, choose another rung (AIOSPIN_RUNG)." if result.mode in RUNGS else ""),
             )
     ours, park = by_mode.get(chosen), by_mode.get("park")
     if chosen == "park" or ours is None or ours.p50_us is None or park is None or park.p50_us is None:

@@ -58,6 +58,15 @@ def _headroom(machine: Machine) -> Iterator[Fact]:
         )
 
 
+def _refused(system: os.statvfs_result) -> str | None:
+    """Why no file can be made there, for whatever room there is."""
+    if system.f_flag & os.ST_RDONLY:
+        return "it is mounted read-only"
+    if system.f_files and not system.f_favail:
+        return "it has no inode left"
+    return None
+
+
 def _shm(machine: Machine, statvfs: Statvfs) -> Iterator[Fact]:
     try:
         system = statvfs(machine.root / SHM)
@@ -74,7 +83,15 @@ def _shm(machine: Machine, statvfs: Statvfs) -> Iterator[Fact]:
     kind = mount[0] if mount is not None else None
     size, free = system.f_blocks * system.f_frsize, system.f_bavail * system.f_frsize
     text = f"{amount(free)} of {amount(size)} free in /{SHM}" if size else f"/{SHM} has no limit"
-    if kind not in (None, "tmpfs", "ramfs"):
+    if refused := _refused(system):
+        yield warning(
+            "shm",
+            f"{text}, and {refused}",
+            free,
+            f"No named segment can be made in /{SHM}: {refused}. Anonymous ones can.",
+            f"Mount a writable tmpfs at /{SHM}, or set AIOSPIN_DIR to a directory of another.",
+        )
+    elif kind not in (None, "tmpfs", "ramfs"):
         yield warning(
             "shm",
             f"{text}, on {kind}",

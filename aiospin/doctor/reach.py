@@ -111,12 +111,30 @@ def _proc(machine: Machine) -> Iterator[Fact]:
             "Mount it: mount -t proc proc /proc",
         )
         return
+    if (other := _stranger(machine)) is not None:
+        yield warning(
+            "proc",
+            f"of another PID namespace: it calls this process {other}",
+            None,
+            "/proc shows another PID namespace than this process is in, so text handles lead to the wrong processes.",
+            "Mount its own: mount -t proc proc /proc (unshare --mount-proc).",
+        )
+        return
     options = mount[1] if mount is not None else frozenset[str]()
     hidden = next((each for each in sorted(options) if each.startswith("hidepid=")), "hidepid=0")
     if hidden in ("hidepid=0", "hidepid=off"):
         yield good("proc", "mounted, nothing hidden", hidden)
     else:
         yield plain("proc", f"mounted with {hidden}: other users' processes are hidden", hidden)
+
+
+def _stranger(machine: Machine) -> str | None:
+    """What /proc calls this process, where that is not its pid: then it belongs to another namespace."""
+    try:
+        called = os.readlink(machine.root / "proc/self")
+    except OSError:
+        return None
+    return called if called.isdecimal() and int(called) != os.getpid() else None
 
 
 def _handles(follow: Callable[[], str | None]) -> Fact:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import stat
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -98,6 +99,8 @@ def _directory(machine: Machine, name: str, value: str) -> Fact:
         problem = None if stat.S_ISDIR(status.st_mode) else "is no directory"
         if problem is None and not os.access(path, os.W_OK | os.X_OK):
             problem = f"may not be written to by uid {os.geteuid()}"
+        if problem is None and value:
+            os.rmdir(tempfile.mkdtemp(prefix="doctor-", dir=path))  # /proc, for one, only looks as if it could be used
     except (OSError, ValueError) as error:
         problem = f"cannot be used ({error.strerror if isinstance(error, OSError) else error})"
     if not value:

@@ -205,7 +205,7 @@ def test_a_report_that_cannot_be_written_is_said_so() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(command(), stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr == "aiospin doctor: the report could not be written: No space left on device\n"
+    assert done.stderr == "aiospin doctor: the result could not be written: No space left on device\n"
 
 
 @pytest.mark.parametrize(

@@ -257,6 +257,18 @@ def test_without_proc_nothing_is_found(lab: Lab) -> None:
     assert warned(reached(lab)) == {"proc"}
 
 
+def test_proc_of_another_namespace_hurts(lab: Lab) -> None:
+    lab.write("proc/self/mountinfo", "22 27 0:21 / /proc rw,relatime - proc proc rw")
+    (lab.root / "proc/self").rename(lab.root / "proc/00")
+    (lab.root / "proc/self").symlink_to("00")
+    facts = reached(lab)
+    assert warned(facts) == {"proc"} and "another PID namespace" in facts["proc"].text
+    (lab.root / "proc/self").unlink()
+    (lab.root / "proc/00").rename(lab.root / f"proc/{os.getpid()}")
+    (lab.root / "proc/self").symlink_to(str(os.getpid()))
+    assert not warned(reached(lab))
+
+
 def test_hidden_processes_and_yama_are_told(lab: Lab) -> None:
     lab.write("proc/self/mountinfo", "22 27 0:21 / /proc rw,relatime - proc proc rw,hidepid=invisible")
     lab.write("proc/sys/kernel/yama/ptrace_scope", 1)
@@ -293,9 +305,10 @@ def test_a_child_follows_a_handles_path_here(leaves_nothing: object) -> None:
 # memory
 
 
-def told(free: int, size: int) -> memory.Statvfs:
+def told(free: int, size: int, inodes: tuple[int, int] = (0, 0), flags: int = 0) -> memory.Statvfs:
     def statvfs(path: str | Path) -> os.statvfs_result:
-        return os.statvfs_result((4096, 4096, size // 4096, free // 4096, free // 4096, 0, 0, 0, 0, 255))
+        every, left = inodes
+        return os.statvfs_result((4096, 4096, size // 4096, free // 4096, free // 4096, every, left, left, flags, 255))
 
     return statvfs
 
@@ -324,6 +337,20 @@ def test_dev_shm_on_a_disk_or_missing_hurts(lab: Lab) -> None:
     fact = by_name(memory.examine(lab, told(GIB, GIB)))["shm"]
     assert fact.verdict == "warn" and "ext4" in fact.text
     assert warned(by_name(memory.examine(lab))) == {"shm"}
+
+
+@pytest.mark.parametrize(
+    ("statvfs", "why"),
+    [
+        (told(GIB, GIB, flags=os.ST_RDONLY), "it is mounted read-only"),
+        (told(GIB, GIB, inodes=(1, 0)), "it has no inode left"),
+    ],
+)
+def test_dev_shm_where_no_file_can_be_made_hurts(lab: Lab, statvfs: memory.Statvfs, why: str) -> None:
+    lab.write("proc/self/mountinfo", "25 24 0:23 / /dev/shm rw - tmpfs tmpfs rw")
+    fact = by_name(memory.examine(lab, statvfs))["shm"]
+    assert fact.verdict == "warn" and why in fact.text
+    assert not warned(by_name(memory.examine(lab, told(GIB, GIB, inodes=(9, 1)))))
 
 
 # limits
@@ -446,6 +473,7 @@ def test_what_is_set_and_right_is_shown(lab: Lab) -> None:
         ("AIOSPIN_RUNG", "wfe", "this kind of CPU has no such rung"),
         ("AIOSPIN_DIR", "/nowhere/at/all", "No such file"),
         ("AIOSPIN_DIR", "/dev/null", "is no directory"),
+        ("AIOSPIN_DIR", "/proc", "cannot be used"),
         ("AIOSPIN_DIR", "/a\0b", "null"),
         ("AIOSPIN_NO_EXTENSIONS", "perhaps", "neither on"),
         ("AIOSPIN_CPU_FEATURES", "+waitpkg", "corrects what the CPU says"),
