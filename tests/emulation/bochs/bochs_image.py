@@ -128,7 +128,8 @@ def rehearse(program: Path, arguments: Sequence[str]) -> tuple[dict[str, str], l
             program,
             *arguments,
         ]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=60)
+        # Not from a checkout, whose sources would come before what is installed.
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=60, cwd="/")
         modules, packages = json.load(listing)
     return modules, packages
 

@@ -10,7 +10,7 @@ import bochs_fetch
 import bochs_guest as guest
 import debs
 import pytest
-from bochs_image import Root
+from bochs_image import Root, rehearse
 from bochs_machine import Boot
 from bochs_run import held
 
@@ -68,6 +68,17 @@ def test_a_program_comes_with_its_libraries(tmp_path: Path) -> None:
     root.add_program(program, "/bin/program")
     assert (root.folder / "bin/program").exists()
     assert list(root.folder.rglob("libc.so.6")) and list(root.folder.rglob("ld-linux-x86-64.so.2"))
+
+
+def test_a_rehearsal_takes_what_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not what lies in the folder that it is started in."""
+    (tmp_path / "zipfile.py").write_text("raise RuntimeError('the wrong one')")
+    program = tmp_path / "elsewhere" / "program.py"
+    program.parent.mkdir()
+    program.write_text("import zipfile")
+    monkeypatch.chdir(tmp_path)
+    modules, _ = rehearse(program, [])
+    assert not modules["zipfile"].startswith(str(tmp_path))
 
 
 def test_a_fetch_that_fails_is_an_error(capfd: pytest.CaptureFixture[str]) -> None:
