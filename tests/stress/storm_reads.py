@@ -72,10 +72,12 @@ class Reads(Role):
         try:
             async with self.end.acquire_read(timeout=self._patience(dice)) as slot:
                 place, _ = self.ledger.take_slot(slot)
-                self.fate.body()
-                for _ in range(dice.below(3)):
-                    await asyncio.sleep(0)  # a cancel in here is an exception in the body
-                self.ledger.letting_go(place)
+                try:
+                    self.fate.body()
+                    for _ in range(dice.below(3)):
+                        await asyncio.sleep(0)  # a cancel in here is an exception in the body
+                finally:
+                    self.ledger.letting_go(place)  # which gives the slot back, too
         finally:
             if place is not None:
                 self.ledger.let_go(place)

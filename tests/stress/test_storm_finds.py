@@ -5,8 +5,10 @@ Guarantee: no dice here. Each test fails without the line that mends it.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,10 @@ import pytest
 from ends import RING, content, fill, pair
 from programs import Program
 from storm_book import Book
+from storm_chance import Dice
 from storm_ledger import HIGH, LOW, MARKED_HIGH, MARKED_LOW, Ledger
+from storm_message import LEAST, write
+from storm_reads import Reads
 
 import aiospin
 from aiospin._peers import Peers
@@ -62,6 +67,47 @@ def test_a_slot_that_an_interrupt_took_back_may_come_again_marked(tmp_path: Path
         successor.begin(gates=True)
         assert (successor[LOW], successor[HIGH]) == (0, 0)
         assert (successor[MARKED_LOW], successor[MARKED_HIGH]) == (0, 1)
+
+
+class OneSlot:
+    """An end with one message, whose slot is asked for with `async with`; `at_exit` is called once it went back."""
+
+    def __init__(self, at_exit: Callable[[], None]) -> None:
+        self.sequence, self.redelivered = 0, False
+        self.data = write(1, 0, 0, LEAST)
+        self.size = len(self.data)
+        self._at_exit = at_exit
+
+    def acquire_read(self, timeout: float | None) -> OneSlot:
+        return self
+
+    async def __aenter__(self) -> OneSlot:
+        return self
+
+    async def __aexit__(self, *of_an_exception: object) -> None:
+        self._at_exit()
+
+
+async def test_a_process_killed_after_a_cancelled_body_gave_its_slot_back_kept_nothing(tmp_path: Path) -> None:
+    """The storm's own mistake: its ledger held the slot for kept until the `async with` was over."""
+    book = Book(str(tmp_path / "book"), create=True)
+    with contextlib.closing(book):
+        ledger = Ledger(book.page(1))
+        ledger.begin(gates=True)
+        ledger.claimed()
+        bounds = []
+        player: Any = Reads()
+        player.ledger = ledger
+        player.fate = player
+        player.body = lambda: None
+        player._patience = lambda dice: None
+        player.end = OneSlot(lambda: bounds.append(ledger._successor()))
+        task = asyncio.ensure_future(player._awith(Dice(2)))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        assert bounds == [(0, 1)]
 
 
 def test_an_interrupt_after_the_close_of_a_pidfd_does_not_close_its_number_again(
