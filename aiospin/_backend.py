@@ -3,7 +3,7 @@
 Guarantee: `import aiospin` never fails because of the extension. ImportError and OSError (a missing file, a missing
 library, another Python) select the fallback with one logged warning that says why; every other exception is a bug of
 ours and propagates. AIOSPIN_NO_EXTENSIONS selects the fallback silently, AIOSPIN_REQUIRE_EXTENSIONS refuses it.
-AIOSPIN_RUNG names the rung that native waits idle with; ValueError for one that this build does not have. In a
+AIOSPIN_RUNG names the rung that native waits idle with; ValueError for one that cannot be used here, saying why. In a
 subinterpreter neither backend can be used, and the import fails.
 """
 
