@@ -5,6 +5,8 @@
 #include <iterator>
 #include <mutex>
 
+#include "platform/clock.h"
+
 namespace aiospin::cpu {
 
 namespace {
@@ -70,6 +72,7 @@ int attempt_here(void (*attempt)() noexcept) noexcept {
 }  // namespace
 
 std::string survives(void (*attempt)() noexcept) {
+  ticks_per_us();  // before: an attempt that is cut short in the middle of measuring it would leave it locked
   static std::mutex one_at_a_time;
   const std::lock_guard hold(one_at_a_time);
   sigset_t others, mask;
