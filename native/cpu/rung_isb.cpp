@@ -3,14 +3,11 @@
 #if defined(__aarch64__)
 
 #include "cpu/breath.h"
+#include "cpu/relax.h"
 
 namespace aiospin::cpu {
 
-namespace {
-void breathe() noexcept { asm volatile("isb" ::: "memory"); }
-}  // namespace
-
-const Rung kIsbRung{"isb", never_refused, breathe_until<breathe>};
+const Rung kIsbRung{"isb", never_refused, breathe_until<relax>};
 
 }  // namespace aiospin::cpu
 

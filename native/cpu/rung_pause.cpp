@@ -3,14 +3,11 @@
 #if defined(__x86_64__)
 
 #include "cpu/breath.h"
+#include "cpu/relax.h"
 
 namespace aiospin::cpu {
 
-namespace {
-void breathe() noexcept { asm volatile("pause" ::: "memory"); }
-}  // namespace
-
-const Rung kPauseRung{"pause", never_refused, breathe_until<breathe>};
+const Rung kPauseRung{"pause", never_refused, breathe_until<relax>};
 
 }  // namespace aiospin::cpu
 
