@@ -228,10 +228,12 @@ class Reads(Role):
 
     def _look(self) -> None:
         """Ask for a slot, and forget it."""
+        self.ledger.expect(1, gives_back=False)
         slot = self.end.try_acquire_read()
         if slot is not None:
             self.ledger.saw(slot.sequence)
             self.page.count("forgotten")
+        self.ledger.settle()
 
     # slots
 

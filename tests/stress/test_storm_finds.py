@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from ends import RING, content, fill, pair
 from programs import Program
-from storm_book import Book
+from storm_book import BANK, Book
 from storm_chance import Dice
 from storm_ledger import HIGH, LOW, MARKED_HIGH, MARKED_LOW, Ledger
 from storm_message import LEAST, write
@@ -108,6 +108,42 @@ async def test_a_process_killed_after_a_cancelled_body_gave_its_slot_back_kept_n
         await asyncio.wait([task])
         assert task.cancelled()
         assert bounds == [(0, 1)]
+
+
+class Fleeting:
+    """An end that has one message, and tells when its slot was handed out."""
+
+    sequence = 0
+
+    def __init__(self, at_hand_out: Callable[[], None]) -> None:
+        self._at_hand_out = at_hand_out
+
+    def try_acquire_read(self) -> Fleeting:
+        self._at_hand_out()
+        return self
+
+
+def test_a_slot_that_was_only_looked_at_may_come_again_marked(tmp_path: Path) -> None:
+    """The storm's own mistake: for a process killed between the hand-out and our note, nobody had ever had it."""
+    book = Book(str(tmp_path / "book"), create=True)
+    with contextlib.closing(book):
+        ledger = Ledger(book.page(1))
+        ledger.begin(gates=True)
+        ledger.claimed()
+        marks = []
+
+        def succeed() -> None:
+            successor = Ledger(book.page(1))
+            bank = book.page(1)[BANK]
+            successor.begin(gates=True)
+            marks.append((successor[MARKED_LOW], successor[MARKED_HIGH]))
+            book.page(1)[BANK] = bank
+
+        player: Any = Reads()
+        player.ledger, player.page = ledger, book.page(1)
+        player.end = Fleeting(succeed)
+        player._look()
+        assert marks == [(0, 1)]
 
 
 def test_an_interrupt_after_the_close_of_a_pidfd_does_not_close_its_number_again(
