@@ -19,6 +19,7 @@ from aiospin import _codec, _degraded, _layout, _loop, _roles, _travel
 from aiospin._acquire import LOOK_AFTER, LOOK_AFTER_UNBARRIERED, Line
 from aiospin._errors import BlockingInEventLoopWarning, ForkedUse, PeerDied, QueueClosed
 from aiospin._exhaustion import descriptors_for
+from aiospin._finalizers import quiet_at_exit
 from aiospin._handle import Handle
 from aiospin._peers import Peers
 from aiospin._policy import WaitPolicy, resolve
@@ -117,6 +118,7 @@ class Endpoint(_Core):
         self._in_sets = False  # or was
         self._blocking_told = False
         self._stall = Stall(options.stall_after)
+        self._tell = tell  # who a stall is told
         self._look_after_period = LOOK_AFTER
         segment.bells_for(role)  # now: when the owner is gone, nobody can be asked for them
         segment.hold()
@@ -221,6 +223,7 @@ class Endpoint(_Core):
         self._segment.drop()
         del tenancy  # ends here, unless bytes are lent out
 
+    @quiet_at_exit
     def __del__(self) -> None:
         if getattr(self, "_closed", True):
             return
@@ -415,7 +418,7 @@ class Endpoint(_Core):
             held=statistics.leases,
             views=statistics.views,
         )
-        tell(waiter, self._peer_stories(), waited)
+        self._tell(waiter, self._peer_stories(), waited)
 
     def _peer_stories(self) -> list[Peer]:
         """How everybody on the other side stands, for a log line."""

@@ -68,7 +68,7 @@ class PeerDied(AiospinError):
         super().__init__(rank, pid, noticed)
         self.rank = rank
         self.pid = pid
-        self.noticed = noticed
+        self.noticed: Literal["pidfd", "lock"] = noticed
 
     def __str__(self) -> str:
         who = "the writer" if self.rank is None else f"reader {self.rank}"

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from aiospin import _backend
+from aiospin._finalizers import quiet_at_exit
 
 Future = asyncio.Future[bool]
 
@@ -52,6 +53,7 @@ class _Round:
         if station is not None:
             station._go_round()
 
+    @quiet_at_exit
     def __del__(self) -> None:
         station = self._station()
         if station is not None:

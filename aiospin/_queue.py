@@ -17,6 +17,7 @@ from aiospin import _backing, _codec, _layout, _preflight, _roles
 from aiospin._deadline import Deadline
 from aiospin._endpoint import Endpoint, Options
 from aiospin._errors import ForkedUse, QueueClosed, UnsupportedPlatform
+from aiospin._finalizers import quiet_at_exit
 from aiospin._handle import Handle
 from aiospin._policy import WaitPolicy, resolve
 from aiospin._reader import QueueReader, rank_of
@@ -219,6 +220,7 @@ class Queue(Generic[T]):
     ) -> None:
         self.close()
 
+    @quiet_at_exit
     def __del__(self) -> None:
         if getattr(self, "_segment", None) is None:
             return

@@ -12,6 +12,7 @@ from __future__ import annotations
 import enum
 
 from aiospin import _backend, _layout, _roles
+from aiospin._finalizers import quiet_at_exit
 from aiospin._segment import Segment
 
 
@@ -57,6 +58,7 @@ class Tenancy:
         self._ended = True
         self._segment.drop()
 
+    @quiet_at_exit
     def __del__(self) -> None:
         try:
             self.end()

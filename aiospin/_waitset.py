@@ -25,6 +25,7 @@ from aiospin._acquire import LOOK_AFTER
 from aiospin._deadline import Deadline
 from aiospin._endpoint import Endpoint
 from aiospin._errors import AiospinError, ForkedUse, QueueClosed, ReaderBusy
+from aiospin._finalizers import quiet_at_exit
 from aiospin._reader import QueueReader
 from aiospin._stall import Stall, tell_set
 from aiospin._word import FIRST_NAP, Word
@@ -388,6 +389,7 @@ class _Poked:
     def __init__(self, fd: int) -> None:
         self.fd = fd
 
+    @quiet_at_exit
     def __del__(self) -> None:
         os.close(self.fd)
 

@@ -26,6 +26,7 @@ SLEEPS: Mapping[str, str] = {
 
 # Where an `except` may be broad without raising again, and why.
 BROAD: Mapping[str, str] = {
+    "aiospin/_finalizers.py": "drops what a finalizer raises while the interpreter ends",
     "aiospin/bench/stage.py": "tells the runner whatever a measurement raised, who reports it",
     "aiospin/workers/_child.py": "tells the group whatever a constructor raised, and ends",
     "aiospin/workers/_failure.py": "describes an exception whose own text fails",

@@ -14,7 +14,8 @@ from ends import LARGEST, RING, asleep, epoch, pair
 from programs import Program
 
 import aiospin
-from aiospin._fallback import pages, waiting
+from aiospin import _pages
+from aiospin._fallback import waiting
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
@@ -117,7 +118,7 @@ def test_every_process_takes_part_in_the_barriers_of_its_peers() -> None:
     """Those of the native backend too, which needs none for itself. An older kernel cannot be asked, and says -1."""
     program = f"""
         import ctypes
-        from aiospin._fallback.pages import _SYS_MEMBARRIER
+        from aiospin._pages import _SYS_MEMBARRIER
         asked = ctypes.CDLL(None).syscall
         with aiospin.attach(arguments) as reader:
             say(asked(_SYS_MEMBARRIER, {REGISTRATIONS}, 0, 0))
@@ -144,7 +145,7 @@ def test_a_sleeper_announces_itself_then_orders_then_looks(monkeypatch: pytest.M
                 act()
             return True
 
-        monkeypatch.setattr(pages, "barrier", barrier)
+        monkeypatch.setattr(_pages, "barrier", barrier)
         for end, act in ((reader, lambda: writer.put(bytes(LARGEST))), (writer, reader.get)):
             with pytest.raises(TimeoutError):  # so that the writer knows what room it needs
                 writer.put(bytes(LARGEST), timeout=0) if end is writer else reader.get(timeout=0)
@@ -165,7 +166,7 @@ def test_without_the_barrier_sleeps_are_ten_milliseconds(granted: bool, monkeypa
         return sleep(bell, others, seconds)
 
     monkeypatch.setattr(waiting, "_sleep", counted)
-    monkeypatch.setattr(pages, "barrier", lambda: granted)
+    monkeypatch.setattr(_pages, "barrier", lambda: granted)
     with pair() as (writer, reader):
         writer.__enter__()
         with pytest.raises(TimeoutError):
@@ -182,8 +183,8 @@ def test_where_stores_are_not_ordered_the_fallback_says_so_once() -> None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             import importlib
-            from aiospin._fallback import pages
-            importlib.reload(pages)
+            from aiospin import _pages
+            importlib.reload(_pages)
             for _ in range(2):
                 aiospin.Queue().close()
         say([str(warning.message) for warning in caught])

@@ -326,3 +326,71 @@ def test_payloads_begin_on_a_cache_line(size: int) -> None:
         if claim.size:
             assert np.frombuffer(claim.data, np.uint8).__array_interface__["data"][0] % 64 == 0
         claim.abort()
+
+
+def test_a_kept_message_is_the_readers_own_memory() -> None:
+    with pair() as (writer, reader):
+        writer.put(b"payload")
+        slot = take(reader)
+        kept = slot.keep()
+        assert slot.released and leases(reader) == 0
+        assert not kept.readonly and kept.format == "B" and kept.contiguous
+        kept[0] = ord("P")
+        for sequence in range(3 * RING // 1000):  # the ring goes round over where it was
+            writer.put(content(sequence, 1000))
+            reader.get()
+        assert bytes(kept) == b"Payload"
+        writer.put(b"")
+        assert bytes(take(reader).keep()) == b""
+
+
+def test_a_message_in_pieces_is_kept_without_another_copy() -> None:
+    """The bytes are those that a view of the slot showed: nobody else has them, so they need not be read-only."""
+    whole = content(0, 3 * RING)
+    with pair() as (writer, reader), ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(writer.put, whole, timeout=60)
+        with reader.acquire_read(timeout=60) as slot:
+            assert slot._position is None
+            address = np.frombuffer(slot.data, np.uint8).ctypes.data
+            kept = slot.keep()
+            sent.result()
+            writer.put(b"next", timeout=0)
+            assert np.frombuffer(kept, np.uint8).ctypes.data == address
+            assert kept == whole and not kept.readonly
+        assert reader.get() == b"next"
+
+
+def test_a_slot_with_views_or_released_is_not_kept() -> None:
+    with pair() as (writer, reader):
+        writer.put(b"payload")
+        slot = take(reader)
+        view = slot.data
+        with pytest.raises(BufferError, match="views"):
+            slot.keep()
+        assert bytes(view) == b"payload" and not slot.released
+        del view
+        assert slot.keep() == b"payload"
+        with pytest.raises(ValueError, match="released"):
+            slot.keep()
+
+
+def test_a_slot_knows_where_it_lies() -> None:
+    with pair() as (writer, reader):
+        writer.put_many([b"first", b"second"])
+        with take(reader) as first, take(reader) as second:
+            assert (first._position, second._position) == (64, 192)
+
+
+def test_get_up_to_copies_what_is_small_and_lends_the_rest() -> None:
+    with pair() as (writer, reader):
+        writer.put_many([bytes(10), bytes(11), b""])
+        assert reader._get_up_to(10) == bytes(10)
+        slot = reader._get_up_to(10, 0)
+        assert slot.size == 11 and leases(reader) == 1
+        slot.release()
+        assert reader._get_up_to(10, timeout=0) == b"" and leases(reader) == 0
+        with pytest.raises(TimeoutError):
+            reader._get_up_to(10, timeout=0)
+        with pytest.raises(ValueError):
+            writer.put(b"x")
+            reader._get_up_to(0)

@@ -112,6 +112,16 @@ EXITS = {
     "used_at_exit": """
     atexit.register(lambda: print(reader.get().decode(), file=open(os.devnull, "w"))); writer.put(b"x")
 """,
+    "the_names_of_all_modules_are_gone_first": """
+    writer.put(b"x"); slot = reader.acquire_read().__enter__(); claim = writer.try_acquire_write(100)
+    waits = aiospin.WaitSet([other]); word = aiospin.lowlevel.Word(bytearray(8), "==", 0)
+    loop = asyncio.new_event_loop()
+    try: loop.run_until_complete(other.aget(timeout=0.001))
+    except TimeoutError: pass
+    import math
+    math.kept = main = sys.modules["__main__"]  # whose names are then the last to go
+    main.kept = [queue, writer, reader, other, slot, claim, waits, word, loop]
+""",
     "the_module_is_gone_first": """
     writer.put(b"x"); slot = reader.acquire_read().__enter__(); sys.kept = [queue, writer, reader, slot]
     for name in [name for name in sys.modules if name.startswith("aiospin")]: del sys.modules[name]

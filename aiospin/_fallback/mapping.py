@@ -11,8 +11,7 @@ import threading
 import warnings
 from typing import Any
 
-from aiospin import _layout
-from aiospin._fallback import pages
+from aiospin import _layout, _pages
 
 
 def _return_bytes(lease: Any) -> None:
@@ -22,13 +21,13 @@ def _return_bytes(lease: Any) -> None:
 
 def make_lease_type(length: int) -> Any:
     """A byte array type whose instances give their record back when the last view of them has died."""
-    return pages.byte_array(length, {"__slots__": ("anchor", "record"), "__del__": _return_bytes})
+    return _pages.byte_array(length, {"__slots__": ("anchor", "record"), "__del__": _return_bytes})
 
 
 class Lessor:
     """Makes leases: byte arrays that give a record back to its owner when their last view has died."""
 
-    def __init__(self, ring: pages.Pages, lease_type: Any) -> None:
+    def __init__(self, ring: _pages.Pages, lease_type: Any) -> None:
         self._address = ring.address
         self._anchor = ring.anchor
         self._lease_type = lease_type
@@ -65,20 +64,20 @@ class Mapping:
     """
 
     def __init__(self, fd: int, ring_fd: int, readers: int, capacity: int) -> None:
-        if not pages.STORES_ARE_ORDERED:
+        if not _pages.STORES_ARE_ORDERED:
             _warn_once()
         self.readers = readers
         self.capacity = capacity
         start = _layout.ring_offset(readers)
-        control = pages.map_once(fd, 0, start, pages.PROT_READ | pages.PROT_WRITE)
-        ring = pages.map_twice(ring_fd, start, capacity, pages.PROT_READ)
-        self._spare = pages.map_twice(fd, start, capacity, pages.PROT_NONE)  # writable from the first writer on
+        control = _pages.map_once(fd, 0, start, _pages.PROT_READ | _pages.PROT_WRITE)
+        ring = _pages.map_twice(ring_fd, start, capacity, _pages.PROT_READ)
+        self._spare = _pages.map_twice(fd, start, capacity, _pages.PROT_NONE)  # writable from the first writer on
         self._ring = ring
         self.words = control.view.cast("Q")
         self.ring = ring.view.toreadonly()
         self.lease_type = make_lease_type(capacity)
         self._adding = threading.Lock()
-        self.barriers = pages.register_barrier() and pages.barrier()
+        self.barriers = _pages.register_barrier() and _pages.barrier()
 
     def load(self, offset: int) -> int:
         """The word at a byte offset of the control area."""
@@ -87,19 +86,19 @@ class Mapping:
     def store(self, offset: int, value: int) -> None:
         """Set a word, visible to every process before this returns."""
         self.words[offset >> 3] = value
-        pages.barrier()
+        _pages.barrier()
 
     def add(self, offset: int, value: int) -> int:
         """Add to a word that only this process writes; returns what it was. Visible before this returns."""
         with self._adding:
             before = self.words[offset >> 3]
             self.words[offset >> 3] = (before + value) & 0xFFFFFFFFFFFFFFFF
-        pages.barrier()
+        _pages.barrier()
         return before
 
     def barrier(self) -> bool:
         """A full barrier in every process that has a Mapping; False when the kernel refuses it."""
-        return pages.barrier()
+        return _pages.barrier()
 
     def close(self) -> None:
         """Forget the memory. It is unmapped when the last endpoint, lease or view of it is gone. Idempotent."""
@@ -112,5 +111,5 @@ class Mapping:
 
     def writable_ring(self) -> memoryview:
         """The ring for its writer, twice the capacity long. Until the first call nothing here can write to it."""
-        self._spare.protect(pages.PROT_READ | pages.PROT_WRITE)
+        self._spare.protect(_pages.PROT_READ | _pages.PROT_WRITE)
         return self._spare.view

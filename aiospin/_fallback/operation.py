@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiospin._fallback.ring import NOT_READY
 from aiospin._fallback.timing import loop_is_due, loop_ran
+from aiospin._finalizers import quiet_at_exit
 
 if TYPE_CHECKING:
     from aiospin._fallback.endpoint import Attempt, Endpoint
@@ -111,6 +112,7 @@ class Operation:
                 endpoint._queued -= 1
                 endpoint._leave(self)
 
+    @quiet_at_exit
     def __del__(self) -> None:
         if not getattr(self, "_used", True):
             warnings.warn(f"{self!r} was never awaited", RuntimeWarning, source=self, stacklevel=2)

@@ -13,6 +13,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from aiospin._fallback.record import Record
+from aiospin._fallback.ring import HEADER_BYTES
+from aiospin._finalizers import quiet_at_exit
 
 if TYPE_CHECKING:
     from aiospin._fallback.reader_core import ReaderCore
@@ -84,6 +86,26 @@ class ReadSlot:
             self._left = True
             self._core.give(self._record)
 
+    def keep(self) -> memoryview:
+        """The bytes as writable memory of the caller's own; the slot goes back. ValueError once it was released,
+        BufferError while views of it are alive.
+
+        A message that came in pieces is handed over as it was put together; any other is copied.
+        """
+        if self._left:
+            raise ValueError(f"the slot of message {self.sequence} was released")
+        kept = self._record.private
+        if kept is None:
+            kept = self._core.copy_writable(self._record)
+        self.release()
+        return memoryview(kept)
+
+    @property
+    def _position(self) -> int | None:
+        """Where its payload begins in the stream of bytes; None if it is not in the ring."""
+        record = self._record
+        return record.start + HEADER_BYTES if record.private is None else None
+
     def _views(self) -> Any:
         """Let go of the lease. Returns it if views keep it alive; else it has given the record back by now."""
         probe = weakref.ref(self._lease)
@@ -119,6 +141,7 @@ class ReadSlot:
     def _exit_sync(self, failed: bool) -> None:
         self._leave()
 
+    @quiet_at_exit
     def __del__(self) -> None:
         if getattr(self, "_left", True):
             return

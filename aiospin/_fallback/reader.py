@@ -59,6 +59,17 @@ class Reader(Endpoint):
                 return message
         return self._wait(Attempt(self._try_get, "get"), timeout)
 
+    def _get_up_to(self, most: int, timeout: float | None = None) -> Any:
+        """The next message: as `get` has it up to that many bytes, in place if it is larger."""
+        slot = self.try_acquire_read()
+        if slot is None:
+            slot = self.acquire_read(timeout).__enter__()
+        if slot.size > check_count("most", most, 1):
+            return slot
+        with slot:
+            message = bytes(slot.data)
+            return message if self._decode is None else self._decode(message)
+
     def get_nowait(self) -> Any:
         """The next message, or Empty."""
         self._poll()

@@ -13,8 +13,9 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from aiospin import _pages
 from aiospin._errors import CorruptSlot, FragmentLost, ReaderBusy
-from aiospin._fallback import bell, pages
+from aiospin._fallback import bell
 from aiospin._fallback.mapping import Mapping
 from aiospin._fallback.record import Record
 from aiospin._fallback.ring import (
@@ -367,7 +368,7 @@ class ReaderCore:
         if not self._all_past(needed):
             if self._room_seen == epoch:
                 return
-            pages.barrier()
+            _pages.barrier()
             if not self._all_past(needed):
                 self._room_seen = epoch
                 return
@@ -389,6 +390,10 @@ class ReaderCore:
         """The record's bytes, owned by the caller."""
         private = record.private
         return bytes(self._ring[record.at : record.at + record.size] if private is None else private)
+
+    def copy_writable(self, record: Record) -> bytearray:
+        """As `copy`, of a record that lies in the ring."""
+        return bytearray(self._ring[record.at : record.at + record.size])
 
     def payload(self, record: Record) -> Any:
         """A lease on the record's bytes."""

@@ -12,6 +12,8 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final
 
+from aiospin._finalizers import quiet_at_exit
+
 _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -64,6 +66,7 @@ class _View:
         if record is not None:
             ctypes.pythonapi.PyBuffer_Release(ctypes.byref(record))
 
+    @quiet_at_exit
     def __del__(self) -> None:
         self.release()
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from aiospin._errors import QueueClosed
 from aiospin._fallback.batch import Batch
 from aiospin._fallback.timing import check_count
+from aiospin._finalizers import quiet_at_exit
 
 if TYPE_CHECKING:
     from aiospin._fallback.writer import Writer
@@ -135,6 +136,7 @@ class WriteSlot:
                 self._end()
                 await self._writer._push_async(batch)
 
+    @quiet_at_exit
     def __del__(self) -> None:
         if getattr(self, "_open", False):
             live = self._core.live

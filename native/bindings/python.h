@@ -55,7 +55,7 @@ struct Classes {
   PyObject *get_running_loop, *peek_running_loop;  // asyncio's, which raises without a loop; asyncio's, which returns None
 };
 struct Types {
-  PyTypeObject *reader, *writer, *read_slot, *lease, *write_slot, *operation, *acquire, *settled;
+  PyTypeObject *reader, *writer, *read_slot, *lease, *kept, *write_slot, *operation, *acquire, *settled;
 };
 extern Names names;
 extern Classes classes;

@@ -1,7 +1,11 @@
 // ReadSlot and Lease: who owns the bytes of a message, and when they go back to the ring.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <new>
 
 #include "bindings/slots.h"
+#include "shm/layout.h"
 
 namespace aiospin::bindings {
 
@@ -75,6 +79,37 @@ PyType_Slot lease_slots[] = {
 PyType_Spec lease_spec = {"aiospin._native.Lease", sizeof(LeaseObject), 0,
                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, lease_slots};
 
+// --- Kept
+
+// A message that has become its reader's own: malloc'd bytes, freed with the last view.
+struct KeptObject {
+  PyObject_HEAD;
+  std::byte* bytes;
+  std::uint64_t size;
+};
+
+KeptObject* as_kept(PyObject* self) { return reinterpret_cast<KeptObject*>(self); }
+
+int kept_getbuffer(PyObject* self, Py_buffer* view, int flags) {
+  return PyBuffer_FillInfo(view, self, as_kept(self)->bytes, static_cast<Py_ssize_t>(as_kept(self)->size), 0, flags);
+}
+
+void kept_dealloc(PyObject* self) {
+  std::free(as_kept(self)->bytes);
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyType_Slot kept_slots[] = {
+    {Py_tp_doc, const_cast<char*>("The bytes of one message, kept by its reader after the slot went back.")},
+    {Py_tp_dealloc, reinterpret_cast<void*>(kept_dealloc)},
+    {Py_bf_getbuffer, reinterpret_cast<void*>(kept_getbuffer)},
+    {0, nullptr},
+};
+PyType_Spec kept_spec = {"aiospin._native.Kept", sizeof(KeptObject), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, kept_slots};
+
 // --- ReadSlot
 
 bool refuse_left(const ReadSlotObject* slot) {
@@ -140,17 +175,54 @@ PyObject* slot_redelivered(PyObject* self, void*) { return PyBool_FromLong(as_sl
 PyObject* slot_released(PyObject* self, void*) { return PyBool_FromLong(as_slot(self)->left); }
 Py_ssize_t slot_length(PyObject* self) { return static_cast<Py_ssize_t>(as_slot(self)->slot.size); }
 
+PyObject* slot_position(PyObject* self, void*) {
+  const queue::Slot& slot = as_slot(self)->slot;
+  if (slot.owned != nullptr) Py_RETURN_NONE;
+  return PyLong_FromUnsignedLongLong(slot.begin + shm::kSlotHeader);
+}
+
+bool refuse_viewed(const ReadSlotObject* slot) {
+  const LeaseObject* lease = slot->lease;
+  if (slot->left || lease == nullptr || (lease->exports == 0 && Py_REFCNT(lease) == 1)) return false;
+  PyErr_Format(PyExc_BufferError, "slot %llu has live views; it is released when the last of them is gone",
+               static_cast<unsigned long long>(slot->slot.sequence));
+  return true;
+}
+
 PyObject* slot_release(PyObject* self, PyObject*) {
   const Guard guard;
+  if (refuse_viewed(as_slot(self))) return nullptr;
+  leave(as_slot(self));
+  Py_RETURN_NONE;
+}
+
+PyObject* slot_keep(PyObject* self, PyObject*) {
+  const Guard guard;
   ReadSlotObject* slot = as_slot(self);
-  const LeaseObject* lease = slot->lease;
-  if (!slot->left && lease != nullptr && (lease->exports > 0 || Py_REFCNT(lease) > 1)) {
-    PyErr_Format(PyExc_BufferError, "slot %llu has live views; it is released when the last of them is gone",
-                 static_cast<unsigned long long>(slot->slot.sequence));
+  if (refuse_left(slot) || refuse_viewed(slot)) return nullptr;
+  const std::uint64_t size = slot->slot.size;
+  std::byte* bytes = slot->slot.owned;
+  if (bytes == nullptr) {
+    bytes = static_cast<std::byte*>(std::malloc(std::max<std::uint64_t>(size, 1)));
+    if (bytes == nullptr) return PyErr_NoMemory();
+  }
+  KeptObject* kept = PyObject_New(KeptObject, types.kept);
+  if (kept == nullptr) {
+    if (slot->slot.owned == nullptr) std::free(bytes);
     return nullptr;
   }
+  kept->bytes = bytes;
+  kept->size = size;
+  if (slot->slot.owned == nullptr) {
+    std::memcpy(bytes, slot->slot.bytes, size);
+  } else {
+    slot->slot.owned = nullptr;
+    if (slot->lease != nullptr) slot->lease->slot.owned = nullptr;
+  }
   leave(slot);
-  Py_RETURN_NONE;
+  PyObject* view = PyMemoryView_FromObject(as_object(kept));
+  Py_DECREF(as_object(kept));
+  return view;
 }
 
 PyObject* slot_enter(PyObject* self, PyObject*) {
@@ -217,6 +289,7 @@ void slot_dealloc(PyObject* self) {
 
 PyMethodDef slot_methods[] = {
     {"release", slot_release, METH_NOARGS, "Give the bytes back. BufferError while views of them live; twice is fine."},
+    {"keep", slot_keep, METH_NOARGS, "The bytes as writable memory of the caller's own; the slot goes back. BufferError while views live."},
     {"__enter__", slot_enter, METH_NOARGS, "The slot itself; leaving ends it."},
     {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(slot_exit)), METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr},
@@ -227,6 +300,7 @@ PyGetSetDef slot_properties[] = {
     {"sequence", slot_sequence, nullptr, "Number of the message in its queue, from 0, without gaps.", nullptr},
     {"redelivered", slot_redelivered, nullptr, "Whether a reader that held this rank before may have seen it.", nullptr},
     {"released", slot_released, nullptr, "Whether the slot was given back, by release() or the end of its `with`.", nullptr},
+    {"_position", slot_position, nullptr, "Where its payload begins in the stream of bytes; None if it is not in the ring.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 PyType_Slot slot_slots[] = {
@@ -263,8 +337,9 @@ void leave_read_slot(PyObject* slot) { leave(as_slot(slot)); }
 
 bool make_read_slot_types(PyObject* module) {
   types.lease = reinterpret_cast<PyTypeObject*>(PyType_FromModuleAndSpec(module, &lease_spec, nullptr));
+  types.kept = reinterpret_cast<PyTypeObject*>(PyType_FromModuleAndSpec(module, &kept_spec, nullptr));
   types.read_slot = reinterpret_cast<PyTypeObject*>(PyType_FromModuleAndSpec(module, &slot_spec, nullptr));
-  return types.lease != nullptr && types.read_slot != nullptr &&
+  return types.lease != nullptr && types.kept != nullptr && types.read_slot != nullptr &&
          PyModule_AddType(module, types.read_slot) == 0;
 }
 

@@ -102,20 +102,18 @@ void give_back(ReaderObject* self, const queue::Slot& slot) {
     retire(self);
 }
 
-Attempt attempt_slot(ReaderObject* self, PyObject** result) {
-  queue::Slot slot;
-  const Attempt outcome = take(self, slot);
-  if (outcome != Attempt::done) return outcome;
+namespace {
+
+// A slot that was taken, as a lease.
+Attempt lend(ReaderObject* self, const queue::Slot& slot, PyObject** result) {
   *result = new_read_slot(self, slot);
   if (*result != nullptr) return Attempt::done;
   give_back(self, slot);
   return Attempt::failed;
 }
 
-Attempt attempt_get(ReaderObject* self, PyObject** result) {
-  queue::Slot slot;
-  const Attempt outcome = take(self, slot);
-  if (outcome != Attempt::done) return outcome;
+// A slot that was taken, as bytes, or what the codec makes of them.
+Attempt hand_over(ReaderObject* self, const queue::Slot& slot, PyObject** result) {
   *result = decoded(self, slot);
   if (*result == nullptr && PyErr_ExceptionMatches(PyExc_MemoryError)) {
     give_back(self, slot);  // for another try
@@ -123,6 +121,27 @@ Attempt attempt_get(ReaderObject* self, PyObject** result) {
   }
   release(self, slot);  // a message that its codec refuses is gone, and the codec's error says so
   return *result == nullptr ? Attempt::failed : Attempt::done;
+}
+
+}  // namespace
+
+Attempt attempt_slot(ReaderObject* self, PyObject** result) {
+  queue::Slot slot;
+  const Attempt outcome = take(self, slot);
+  return outcome == Attempt::done ? lend(self, slot, result) : outcome;
+}
+
+Attempt attempt_get(ReaderObject* self, PyObject** result) {
+  queue::Slot slot;
+  const Attempt outcome = take(self, slot);
+  return outcome == Attempt::done ? hand_over(self, slot, result) : outcome;
+}
+
+Attempt attempt_get_up_to(ReaderObject* self, std::uint64_t most, PyObject** result) {
+  queue::Slot slot;
+  const Attempt outcome = take(self, slot);
+  if (outcome != Attempt::done) return outcome;
+  return slot.size > most ? lend(self, slot, result) : hand_over(self, slot, result);
 }
 
 Attempt attempt_get_many(ReaderObject* self, Py_ssize_t most, PyObject** result) {
@@ -201,6 +220,20 @@ PyObject* get(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject*
   return drive(reader, deadline, "message", [reader](PyObject** result) { return attempt_get(reader, result); });
 }
 
+PyObject* get_up_to(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* keywords) {
+  const Guard guard;
+  ReaderObject* reader = as_reader(as_endpoint(self));
+  Deadline deadline;
+  Py_ssize_t most;
+  if (!take_timeout("_get_up_to()", args, nargs, keywords, 1, false, deadline) || !parse_count(args[0], most) ||
+      refuse_second_waiter(reader)) {
+    return nullptr;
+  }
+  return drive(reader, deadline, "message", [=](PyObject** result) {
+    return attempt_get_up_to(reader, static_cast<std::uint64_t>(most), result);
+  });
+}
+
 PyObject* get_nowait(PyObject* self, PyObject*) {
   const Guard guard;
   ReaderObject* reader = as_reader(as_endpoint(self));
@@ -255,6 +288,9 @@ PyMethodDef methods[] = {
     {"get", as_method(get), kFast,
      "get(timeout=None)\n--\n\n"
      "The next message, owned: bytes, or what the codec makes of them. Blocks; aget() is for coroutines."},
+    {"_get_up_to", as_method(get_up_to), kFast,
+     "_get_up_to(most, timeout=None)\n--\n\n"
+     "The next message: as get() has it up to that many bytes, in place if it is larger. Blocks."},
     {"get_nowait", get_nowait, METH_NOARGS,
      "The next message, owned; raises Empty when there is none. Never waits."},
     {"get_many", as_method(get_many), kFast,

@@ -31,6 +31,7 @@ void give_back(ReaderObject* self, const queue::Slot& slot);
 // Attempts behind the public calls; `result` is a new reference when done.
 Attempt attempt_slot(ReaderObject* self, PyObject** result);
 Attempt attempt_get(ReaderObject* self, PyObject** result);
+Attempt attempt_get_up_to(ReaderObject* self, std::uint64_t most, PyObject** result);
 Attempt attempt_get_many(ReaderObject* self, Py_ssize_t most, PyObject** result);
 
 }  // namespace aiospin::bindings

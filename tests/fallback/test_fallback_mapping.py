@@ -11,8 +11,8 @@ import sys
 import pytest
 from fallback_rig import PAGE, content, rig
 
-from aiospin import _layout
-from aiospin._fallback import NAME, pages
+from aiospin import _layout, _pages
+from aiospin._fallback import NAME
 from aiospin._fallback.crc import crc32c
 
 
@@ -97,7 +97,7 @@ def test_locks_survive_a_mapping_that_dies() -> None:
 
 def test_a_bad_descriptor_is_an_error() -> None:
     with pytest.raises(OSError, match="mmap"):
-        pages.map_once(-1, 0, PAGE, pages.PROT_READ)
+        _pages.map_once(-1, 0, PAGE, _pages.PROT_READ)
 
 
 def test_checksum_is_castagnoli() -> None:

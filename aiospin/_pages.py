@@ -1,4 +1,4 @@
-"""Shared memory as ctypes arrays: mapping, the doubled ring, and the process-wide barrier.
+"""Shared memory as ctypes arrays: mapping, the doubled ring, private views of it, and the process-wide barrier.
 
 Guarantee: an address range is unmapped when its last view dies, and never before; mapping duplicates no descriptor.
 Assumption: Linux, 64 bits. The `mmap` module will not do: it duplicates the descriptor it maps, and closing that
@@ -21,6 +21,10 @@ _MAP_PRIVATE: Final = 0x02
 _MAP_FIXED: Final = 0x10
 _MAP_ANONYMOUS: Final = 0x20
 _MAP_FAILED: Final = (1 << 64) - 1
+_MADV_DONTNEED: Final = 4
+_MADV_POPULATE_WRITE: Final = 23  # from Linux 5.14 on
+
+BYTES: Final = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 _SYS_MEMBARRIER: Final = {"x86_64": 324, "aarch64": 283, "riscv64": 283}.get(platform.machine())
 _CMD_GLOBAL_EXPEDITED: Final = 2
@@ -30,6 +34,8 @@ _CMD_REGISTER_GLOBAL_EXPEDITED: Final = 4
 _mmap: Any = None
 _munmap: Any = None
 _mprotect: Any = None
+_madvise: Any = None
+_populate: Any = None
 _syscall: Any = None
 if sys.platform == "linux":  # elsewhere this file imports, and nothing ever maps
     _libc = ctypes.PyDLL(None, use_errno=True)
@@ -40,6 +46,10 @@ if sys.platform == "linux":  # elsewhere this file imports, and nothing ever map
     _munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     _mprotect = _libc.mprotect
     _mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    _madvise = _libc.madvise
+    _madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    _populate = ctypes.CDLL(None, use_errno=True).madvise  # milliseconds for large ranges: without the GIL
+    _populate.argtypes = _madvise.argtypes
     _syscall = _libc.syscall
     _syscall.restype = ctypes.c_long
     _syscall.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_long, ctypes.c_long]
@@ -94,13 +104,52 @@ def map_once(fd: int, offset: int, length: int, protection: int) -> Pages:
     return Pages(_map(None, length, protection, _MAP_SHARED, fd, offset), length)
 
 
-def map_twice(fd: int, offset: int, length: int, protection: int) -> Pages:
-    """Map the same bytes twice, back to back, so that a run that crosses the end goes on at the beginning."""
+def map_twice(fd: int, offset: int, length: int, protection: int, *, private: bool = False) -> Pages:
+    """Map the same bytes twice, back to back, so that a run that crosses the end goes on at the beginning.
+
+    `private`: what is written there changes a copy of the page (copy on write, mmap(2)), that nobody else sees. Until
+    then a page shows what the others write. A descriptor that can only read is enough.
+    """
     base = _map(None, 2 * length, PROT_NONE, _MAP_PRIVATE | _MAP_ANONYMOUS, -1, 0)
     pages = Pages(base, 2 * length)
     for half in (base, base + length):
-        _map(half, length, protection, _MAP_SHARED | _MAP_FIXED, fd, offset)
+        _map(half, length, protection, (_MAP_PRIVATE if private else _MAP_SHARED) | _MAP_FIXED, fd, offset)
     return pages
+
+
+def copy_privately(address: int, length: int) -> None:
+    """Give every page of a private range its own copy now, as a write to it would. OSError if that cannot be.
+
+    MADV_POPULATE_WRITE of madvise(2): what other threads write meanwhile is kept. Other Python threads run.
+    """
+    if _populate(address, length, _MADV_POPULATE_WRITE) != 0:
+        raise _failed(f"madvise of {length} bytes")
+
+
+def forget_copies(address: int, length: int) -> None:
+    """Let the pages of a private range show the file again; what was written to them is gone."""
+    if _madvise(address, length, _MADV_DONTNEED) != 0:
+        raise _failed(f"madvise of {length} bytes")
+
+
+def has_copies(address: int, length: int) -> bool:
+    """Whether a page of a private file mapping was written to, and is no longer the file's. OSError without /proc.
+
+    Bit 61 of a page's word in /proc/self/pagemap tells pages of files from private ones (the kernel's
+    Documentation/admin-guide/mm/pagemap.rst); in those that are neither in memory nor in swap nothing was written.
+    """
+    fd = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        words = os.pread(fd, length // BYTES * 8, address // BYTES * 8)
+    finally:
+        os.close(fd)
+    if len(words) != length // BYTES * 8:
+        raise OSError(f"/proc/self/pagemap has {len(words)} bytes for {length // BYTES} pages")
+    return bool(words[7::8].translate(None, _CLEAN))
+
+
+# The top bytes of pages without a private copy: of the file (bit 61), or neither present (63) nor swapped (62).
+_CLEAN: Final = bytes(top for top in range(256) if top & 0x20 or not top & 0xC0)
 
 
 def register_barrier() -> bool:
