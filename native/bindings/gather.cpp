@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "platform/copy.h"
 #include "platform/probe.h"
 
 namespace aiospin::bindings {
@@ -39,9 +40,16 @@ void Gather::adopt(const std::byte* bytes, std::uint64_t size, PyObject* owner) 
   size_ = size;
 }
 
-void Gather::copy(std::uint64_t offset, std::uint64_t n, std::byte* to) const noexcept {
+void Gather::copy(std::uint64_t offset, std::uint64_t n, std::byte* to, bool uncached) const noexcept {
+  const auto copy_piece = [uncached](std::byte* there, const std::byte* from, std::uint64_t length) {
+    if (uncached && length >= kWorthPassing) [[unlikely]] {
+      copy_past_cache(there, from, length);
+    } else {
+      std::memcpy(there, from, length);
+    }
+  };
   if (adopted_ != nullptr) {
-    std::memcpy(to, adopted_ + offset, n);
+    copy_piece(to, adopted_ + offset, n);
     return;
   }
   for (std::size_t i = 0; i < parts_ && n > 0; ++i) {
@@ -51,7 +59,7 @@ void Gather::copy(std::uint64_t offset, std::uint64_t n, std::byte* to) const no
       continue;
     }
     const std::uint64_t piece = std::min(n, length - offset);
-    std::memcpy(to, static_cast<const std::byte*>(part(i).buf) + offset, piece);
+    copy_piece(to, static_cast<const std::byte*>(part(i).buf) + offset, piece);
     to += piece;
     n -= piece;
     offset = 0;

@@ -22,8 +22,8 @@ class Gather {
   void adopt(const std::byte* bytes, std::uint64_t size, PyObject* owner) noexcept;
 
   std::uint64_t size() const noexcept { return size_; }
-  // Copies message bytes [offset, offset + n) to `to`.
-  void copy(std::uint64_t offset, std::uint64_t n, std::byte* to) const noexcept;
+  // Copies message bytes [offset, offset + n) to `to`; large pieces past the caches, if `to` is in none.
+  void copy(std::uint64_t offset, std::uint64_t n, std::byte* to, bool uncached) const noexcept;
 
  private:
   static constexpr std::size_t kInPlace = 4;

@@ -47,7 +47,7 @@ queue::Room stage(WriterObject* self, const Gather& message, std::uint64_t& prog
   if (total <= core.largest()) [[likely]] {
     const queue::Room room = core.reserve(total);
     if (room != queue::Room::ready) return room;
-    message.copy(0, total, core.slot());
+    message.copy(0, total, core.slot(), core.outgrows_cache());
     core.commit(total, 0, total, self->checksum);
     return room;
   }
@@ -55,7 +55,7 @@ queue::Room stage(WriterObject* self, const Gather& message, std::uint64_t& prog
     const std::uint64_t size = std::min(core.fragment(), total - progress);
     const queue::Room room = core.reserve(size);
     if (room != queue::Room::ready) return room;
-    message.copy(progress, size, core.slot());
+    message.copy(progress, size, core.slot(), core.outgrows_cache());
     core.commit(total, progress, size, self->checksum);
     progress += size;
     count_rings(self, core.flush());

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "platform/clock.h"
+#include "platform/copy.h"
 #include "platform/membarrier.h"
 #include "platform/probe.h"
 #include "shm/checksum.h"
@@ -18,6 +19,7 @@ Writer::Writer(std::shared_ptr<shm::Segment> segment, std::vector<int> bells)
       bells_(std::move(bells)),
       ring_(segment_->ring_for_writing()),
       capacity_(segment_->capacity()),
+      outgrows_cache_(capacity_ > shared_cache() / 3),
       fragment_(capacity_ / 4 - shm::kSlotHeader),
       rung_(new std::uint64_t[segment_->readers()]()),
       watched_(&segment_->control().published.cursor) {

@@ -11,6 +11,7 @@
 
 #include "../forked.h"
 #include "platform/clock.h"
+#include "platform/copy.h"
 #include "platform/fd.h"
 #include "platform/mapping.h"
 #include "platform/membarrier.h"
@@ -28,6 +29,26 @@ Fd memory() {
 }
 
 bool is_open(int fd) { return fcntl(fd, F_GETFD) != -1; }
+
+TEST_CASE("what is copied past the caches is the same, from and to any address, and touches nothing else") {
+  constexpr std::size_t kRoom = 1024;
+  std::byte from[kRoom];
+  for (std::size_t i = 0; i < kRoom; ++i) from[i] = static_cast<std::byte>(i * 7 + i / 256);
+  for (const std::size_t n : {0, 1, 63, 64, 65, 127, 128, 200, 640}) {
+    for (std::size_t to_at = 1; to_at < 70; to_at += 3) {
+      for (std::size_t from_at = 0; from_at < 70; from_at += 11) {
+        std::byte to[kRoom] = {};
+        copy_past_cache(to + to_at, from + from_at, n);
+        REQUIRE(std::memcmp(to + to_at, from + from_at, n) == 0);
+        for (std::size_t i = 0; i < kRoom; ++i) {
+          if (i < to_at || i >= to_at + n) REQUIRE(to[i] == std::byte{0});
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("there is a shared cache") { CHECK(shared_cache() >= 64 * 1024); }
 
 TEST_CASE("ticks never run backwards and agree with the kernel's clock") {
   // The ticks enclose the kernel's time: a preemption between two readings can only make their span longer.
