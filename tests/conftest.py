@@ -55,6 +55,9 @@ if not os.environ.get("AIOSPIN_REQUIRE_BROWSER"):
         r"needs the extra \[example\]": "it is executed where that is installed: `pip install '.[test,example]'`",
         "needs the chromium package and playwright": "it is executed where a browser is installed",
     }
+# Likewise for what carries tensors.
+if not os.environ.get("AIOSPIN_REQUIRE_TORCH"):
+    ALLOWED_SKIPS["needs torch"] = "it is executed where torch is installed: `.ci/vllm` does so"
 
 _unexplained: list[str] = []
 _place = ""  # where this run's named segments are

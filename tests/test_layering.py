@@ -22,7 +22,18 @@ NATIVE = ROOT / "native"
 
 # Lowest first.
 LAYERS = [
-    {"_children", "_deadline", "_degraded", "_errors", "_finalizers", "_flags", "_interpreter", "_layout", "_pages", "_seams"},
+    {
+        "_children",
+        "_deadline",
+        "_degraded",
+        "_errors",
+        "_finalizers",
+        "_flags",
+        "_interpreter",
+        "_layout",
+        "_pages",
+        "_seams",
+    },
     {"_cgroup", "_handle", "_header", "_host", "_codec", "_fallback", "_native"},
     {"_exhaustion", "_preflight", "_descriptors", "_backend"},
     {"_backing", "_policy", "_loop", "_word"},

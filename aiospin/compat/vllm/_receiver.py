@@ -1,0 +1,109 @@
+"""A reader's half of a MessageQueue.
+
+Guarantee: a call that raised has taken nothing, apart from an object that cannot be unpickled, which is gone. A reader
+that waits does not make its writer wait for buffers that it has lent out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Generator
+from typing import Any, Final
+
+from aiospin import _backend
+from aiospin._errors import PeerDied, QueueClosed
+from aiospin._reader import QueueReader
+from aiospin.compat.vllm._loan import Loans
+from aiospin.compat.vllm._ranks import Ranks
+from aiospin.compat.vllm._sender import clamped, lent
+from aiospin.compat.vllm._wire import SMALL, decode
+
+ReadSlot = _backend.core.ReadSlot
+_RECALL_AFTER: Final = 0.02  # seconds of waiting after which what is lent out is recalled: the writer may need the room
+
+
+class Receiver:
+    """Receives objects through a claimed end."""
+
+    def __init__(self, reader: QueueReader[bytes], ranks: list[int]) -> None:
+        self.end = reader
+        self.ranks = Ranks(reader, ranks)
+        self.loans = Loans(reader._segment)
+        # At hand, since every message asks for them.
+        self._acquire, self._get = reader.acquire_read, reader._get_up_to
+        self._lent, self._dead, self._stalls = self.loans.lent, self.ranks.dead, self.ranks.stalls
+
+    def receive(self, timeout: float | None, indefinite: bool) -> Any:
+        """The next object, waiting for it that long. `indefinite`: a long wait is not logged."""
+        if self._lent or self._dead:
+            return decode(self._take(timeout, indefinite), self.loans)
+        self._stalls.on = not indefinite
+        try:
+            message = self._get(SMALL, timeout if timeout is None else clamped(timeout))
+        except (PeerDied, QueueClosed) as error:
+            self.ranks.raise_for(error)
+        return decode(message, self.loans) if type(message) is ReadSlot else message
+
+    async def areceive(self, timeout: float | None, indefinite: bool) -> Any:
+        """`receive` for coroutines. Cancelled, it has taken nothing.
+
+        Awaits even what needs no wait, so that the loop gets its turns.
+        """
+        self._stalls.on = not indefinite
+        try:
+            slot = self._take_now() if self._dead else None
+            if slot is None and self._lent:
+                with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
+                    slot = await self._acquire(_shorter(timeout))
+                if slot is None:
+                    timeout = self._recall(timeout)
+            if slot is None:
+                slot = await self._acquire(clamped(timeout))
+        except (PeerDied, QueueClosed) as error:
+            self.ranks.raise_for(error)
+        return decode(slot, self.loans)
+
+    @contextlib.contextmanager
+    def lease(self, timeout: float | None, indefinite: bool) -> Generator[memoryview]:
+        """The next message's bytes, in place."""
+        with self._take(timeout, indefinite) as slot, lent(slot.data) as view:
+            yield view
+
+    def require_a_writer(self) -> None:
+        """PeerDied or QueueClosed if the writer has gone. What it has sent stays to be received."""
+        death = self.ranks.writer_died()
+        if death is not None:
+            raise death
+        try:
+            self.end.try_acquire_read()  # untouched, it comes again
+        except (PeerDied, QueueClosed) as error:
+            self.ranks.raise_for(error)
+
+    def _take(self, timeout: float | None, indefinite: bool) -> Any:
+        self._stalls.on = not indefinite
+        try:
+            slot = self._take_now()
+            if slot is None and self._lent:
+                with contextlib.suppress(TimeoutError):
+                    return self._acquire(_shorter(timeout)).__enter__()
+                timeout = self._recall(timeout)
+            return self._acquire(clamped(timeout)).__enter__() if slot is None else slot
+        except (PeerDied, QueueClosed) as error:
+            self.ranks.raise_for(error)
+
+    def _take_now(self) -> Any:
+        """The next slot if it is there. PeerDied if it would be for the dead that one had to wait."""
+        slot = self.end.try_acquire_read()
+        if slot is None:
+            self.ranks.refuse_to_wait_for_the_dead()
+        return slot
+
+    def _recall(self, timeout: float | None) -> float | None:
+        """Recall what is lent, and return what is left of a time-out of which the first part is over."""
+        self.loans.recall()
+        return None if timeout is None else timeout - _RECALL_AFTER
+
+
+def _shorter(timeout: float | None) -> float:
+    return _RECALL_AFTER if timeout is None else max(0.0, min(timeout, _RECALL_AFTER))
