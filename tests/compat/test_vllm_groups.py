@@ -316,6 +316,7 @@ FAR = (
             make(dist.group.WORLD, 1000, 2)
         except NoRelay as error:
             say(str(error).partition(" are")[0])
+    dist.barrier()
     dist.destroy_process_group()
 """
 )
@@ -329,6 +330,7 @@ FAILS = (
             make(dist.group.WORLD, 1000 if rank else 0, 2)
         except ValueError as error:
             say(str(error))
+    dist.barrier()
     dist.destroy_process_group()
 """
 )

@@ -146,11 +146,13 @@ def fetch_vllm(root: Path, folder: Path, python: Path) -> Path:
     return place
 
 
-def prepare(root: Path) -> Environment:
-    """Make what is missing of the environment. Raises SystemExit that says what failed."""
+def prepare(root: Path, *, theirs_too: bool = True) -> Environment:
+    """Make what is missing of the environment. Raises SystemExit that says what failed. Without `theirs_too` nothing is
+    fetched of vLLM, and theirs cannot be played.
+    """
     if platform.system() != "Linux":
         raise SystemExit(f"peers: the comparison runs on Linux, this is {platform.system()}")
     folder = root / "build" / "peers"
     python = make_python(root, folder)
     install_aiospin(root, python)
-    return Environment(python, fetch_vllm(root, folder, python))
+    return Environment(python, fetch_vllm(root, folder, python) if theirs_too else folder)

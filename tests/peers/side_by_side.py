@@ -2,6 +2,7 @@
 
     python tests/peers/side_by_side.py                    # everything; Markdown on standard output
     python tests/peers/side_by_side.py --check            # only what happens, not how fast
+    python tests/peers/side_by_side.py --ours             # only what happens to ours
     python tests/peers/side_by_side.py --only tensors     # a scenario or a benchmark by its name; may be repeated
     python tests/peers/side_by_side.py --json peers.json  # the same as data
 
@@ -37,6 +38,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line. SystemExit that names what is wrong with it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="only the scenarios")
+    parser.add_argument("--ours", action="store_true", help="only the scenarios, and of aiospin alone")
     parser.add_argument("--only", action="append", metavar="NAME", help="a scenario or a benchmark; may be repeated")
     parser.add_argument(
         "--rounds", type=int, default=7, help="of each benchmark, the sides alternating; 7 if not given"
@@ -44,6 +46,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0, help="how long each takes, about, in seconds; 1 by default")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything there, too")
     found = parser.parse_args(given)
+    found.check |= found.ours
     known = [*SCENARIOS, *([] if found.check else BENCHMARKS)]
     for name in found.only or []:
         if name not in known:
@@ -84,16 +87,15 @@ def described(facts: Mapping[str, Any]) -> str:
     )
 
 
-def check(where: environment.Environment, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Play these scenarios on both sides. Returns scenario -> side -> verdict."""
+def check(where: environment.Environment, names: Sequence[str], sides: Sequence[Side]) -> dict[str, dict[str, str]]:
+    """Play these scenarios on these sides. Returns scenario -> side -> verdict."""
     found: dict[str, dict[str, str]] = {}
     for name in names:
-        theirs = SPINNING if SCENARIOS[name].spinning else THEIRS
-        found[name] = {
-            THEIRS.name: verdict(peers_run.play(where, theirs, name)),
-            OURS.name: verdict(peers_run.play(where, OURS, name)),
-        }
-        environment.announce(f"{name}: theirs {found[name][THEIRS.name]}; ours {found[name][OURS.name]}")
+        found[name] = {}
+        for side in sides:
+            playing = SPINNING if side is THEIRS and SCENARIOS[name].spinning else side
+            found[name][side.name] = verdict(peers_run.play(where, playing, name))
+        environment.announce(f"{name}: " + "; ".join(f"{side} {how}" for side, how in found[name].items()))
     return found
 
 
@@ -114,7 +116,8 @@ def measure(where: environment.Environment, names: Sequence[str], rounds: int, s
 def main(given: Sequence[str] | None = None) -> int:
     """Do what the command line says. Returns the exit status."""
     options = arguments(given)
-    where = environment.prepare(ROOT)
+    sides = (OURS,) if options.ours else (THEIRS, OURS)
+    where = environment.prepare(ROOT, theirs_too=not options.ours)
     scenarios = [name for name in SCENARIOS if name in (options.only or SCENARIOS)]
     benchmarks = [name for name in BENCHMARKS if name in (options.only or BENCHMARKS) and not options.check]
     facts = machine(where)
@@ -122,9 +125,9 @@ def main(given: Sequence[str] | None = None) -> int:
     parts = [described(facts)]
     verdicts: dict[str, dict[str, str]] = {}
     if scenarios:
-        verdicts = document["scenarios"] = check(where, scenarios)
+        verdicts = document["scenarios"] = check(where, scenarios, sides)
         titles = {name: scenario.title for name, scenario in SCENARIOS.items()}
-        parts.append(peers_table.happenings(titles, verdicts, {THEIRS.name: THEIRS.title, OURS.name: OURS.title}))
+        parts.append(peers_table.happenings(titles, verdicts, {side.name: side.title for side in sides}))
     if benchmarks:
         figures = document["figures"] = measure(where, benchmarks, options.rounds, options.scale)
         parts.append(peers_table.speeds(figures, {side.name: side.title for side in (THEIRS, SPINNING, OURS)}))

@@ -158,7 +158,7 @@ def fake_play(ours: Ended) -> object:
 def test_the_exit_status_is_about_ours(
     ours: Ended, status: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(environment, "prepare", lambda root: HERE)
+    monkeypatch.setattr(environment, "prepare", lambda root, theirs_too: HERE)
     monkeypatch.setattr(side_by_side, "machine", lambda where: {})
     monkeypatch.setattr(side_by_side, "described", lambda facts: "a machine")
     monkeypatch.setattr(peers_run, "play", fake_play(ours))
