@@ -6,12 +6,12 @@ that waits does not make its writer wait for buffers that it has lent out.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Generator
 from typing import Any, Final
 
 from aiospin import _backend
+from aiospin._deadline import Deadline
 from aiospin._errors import PeerDied, QueueClosed
 from aiospin._reader import QueueReader
 from aiospin.compat.vllm._loan import Loans
@@ -36,11 +36,13 @@ class Receiver:
 
     def receive(self, timeout: float | None, indefinite: bool) -> Any:
         """The next object, waiting for it that long. `indefinite`: a long wait is not logged."""
+        if timeout is not None:
+            timeout = clamped(timeout)
         if self._lent or self._dead:
             return decode(self._take(timeout, indefinite), self.loans)
         self._stalls.on = not indefinite
         try:
-            message = self._get(SMALL, timeout if timeout is None else clamped(timeout))
+            message = self._get(SMALL, timeout)
         except (PeerDied, QueueClosed) as error:
             self.ranks.raise_for(error)
         return decode(message, self.loans) if type(message) is ReadSlot else message
@@ -50,16 +52,19 @@ class Receiver:
 
         Awaits even what needs no wait, so that the loop gets its turns.
         """
+        if timeout is not None:
+            timeout = clamped(timeout)
+        deadline = Deadline(timeout)
         self._stalls.on = not indefinite
         try:
             slot = self._take_now() if self._dead else None
             if slot is None and self._lent:
-                with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
-                    slot = await self._acquire(_shorter(timeout))
+                with contextlib.suppress(TimeoutError):
+                    slot = await self._acquire(_first_part(timeout))
                 if slot is None:
-                    timeout = self._recall(timeout)
+                    self.loans.recall()
             if slot is None:
-                slot = await self._acquire(clamped(timeout))
+                slot = await self._acquire(deadline.remaining())
         except (PeerDied, QueueClosed) as error:
             self.ranks.raise_for(error)
         return decode(slot, self.loans)
@@ -67,6 +72,7 @@ class Receiver:
     @contextlib.contextmanager
     def lease(self, timeout: float | None, indefinite: bool) -> Generator[memoryview]:
         """The next message's bytes, in place."""
+        timeout = None if timeout is None else clamped(timeout)
         with self._take(timeout, indefinite) as slot, lent(slot.data) as view:
             yield view
 
@@ -81,14 +87,15 @@ class Receiver:
             self.ranks.raise_for(error)
 
     def _take(self, timeout: float | None, indefinite: bool) -> Any:
+        deadline = Deadline(timeout)
         self._stalls.on = not indefinite
         try:
             slot = self._take_now()
             if slot is None and self._lent:
                 with contextlib.suppress(TimeoutError):
-                    return self._acquire(_shorter(timeout)).__enter__()
-                timeout = self._recall(timeout)
-            return self._acquire(clamped(timeout)).__enter__() if slot is None else slot
+                    return self._acquire(_first_part(timeout)).__enter__()
+                self.loans.recall()
+            return self._acquire(deadline.remaining()).__enter__() if slot is None else slot
         except (PeerDied, QueueClosed) as error:
             self.ranks.raise_for(error)
 
@@ -99,11 +106,6 @@ class Receiver:
             self.ranks.refuse_to_wait_for_the_dead()
         return slot
 
-    def _recall(self, timeout: float | None) -> float | None:
-        """Recall what is lent, and return what is left of a time-out of which the first part is over."""
-        self.loans.recall()
-        return None if timeout is None else timeout - _RECALL_AFTER
 
-
-def _shorter(timeout: float | None) -> float:
-    return _RECALL_AFTER if timeout is None else max(0.0, min(timeout, _RECALL_AFTER))
+def _first_part(timeout: float | None) -> float:
+    return _RECALL_AFTER if timeout is None else min(timeout, _RECALL_AFTER)

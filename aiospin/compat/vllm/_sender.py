@@ -33,15 +33,16 @@ class Sender:
 
     def send(self, obj: object, timeout: float | None) -> None:
         """Send one object, waiting for room that long."""
+        if timeout is not None:
+            timeout = clamped(timeout)
         try:
             if _now() >= self._look_at:
                 self._look()
             parts = (dumps(obj, 5),) if type(obj) in PLAIN else encode(obj, self.end)
-            try:
-                self._put_now(*parts)
-            except (Full, ValueError):  # no room, or not in one piece
-                self.ranks.refuse_to_wait_for_the_dead()
-                self.end.put(*parts, timeout=clamped(timeout))
+            with contextlib.suppress(Full, ValueError):  # no room, or not in one piece
+                return self._put_now(*parts)
+            self.ranks.refuse_to_wait_for_the_dead()
+            self.end.put(*parts, timeout=timeout)
         except (PeerDied, QueueClosed) as error:
             if not self.ranks.is_over(error):
                 self.ranks.raise_for(error)
@@ -49,6 +50,8 @@ class Sender:
 
     async def asend(self, obj: object, timeout: float | None) -> None:
         """`send` for coroutines. Awaits even what needs no wait, so that the loop gets its turns."""
+        if timeout is not None:
+            timeout = clamped(timeout)
         try:
             if _now() >= self._look_at:
                 self._look()
@@ -57,7 +60,7 @@ class Sender:
                 with contextlib.suppress(Full, ValueError):
                     return self._put_now(*parts)
                 self.ranks.refuse_to_wait_for_the_dead()
-            await self.end.aput(*parts, timeout=clamped(timeout))
+            await self.end.aput(*parts, timeout=timeout)
         except (PeerDied, QueueClosed) as error:
             if not self.ranks.is_over(error):
                 self.ranks.raise_for(error)
@@ -73,7 +76,7 @@ class Sender:
         """Room for a message, sent at the end of the `with` unless that raises. ValueError if the ring is too small."""
         if nbytes > self._largest:
             raise ValueError(f"max_chunk_bytes must be at most {self._largest} to be written in place, got {nbytes}")
-        slot = self._claim(nbytes, timeout)
+        slot = self._claim(nbytes, None if timeout is None else clamped(timeout))
         try:
             with lent(slot.data) as view:
                 yield view
@@ -92,7 +95,7 @@ class Sender:
             slot = self.end.try_acquire_write(nbytes)
             if slot is None:
                 self.ranks.refuse_to_wait_for_the_dead()
-                slot = self.end.acquire_write(nbytes, timeout=clamped(timeout)).__enter__()
+                slot = self.end.acquire_write(nbytes, timeout=timeout).__enter__()
             return slot
         except (PeerDied, QueueClosed) as error:
             if not self.ranks.is_over(error):
@@ -100,12 +103,13 @@ class Sender:
             return self._claim(nbytes, timeout)
 
 
-def clamped(timeout: float | None) -> float | None:
-    """Time-outs below 0 are what is left of one that is over."""
-    try:
-        return 0.0 if timeout is not None and timeout < 0 else timeout
-    except TypeError:  # no number: the wait that it is for says so
-        return timeout
+def clamped(timeout: float) -> float:
+    """Time-outs below 0 are what is left of one that is over. TypeError and ValueError name what is none."""
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(f"timeout must be a number of seconds or None, got {timeout!r}")
+    if timeout != timeout:
+        raise ValueError(f"timeout must be a number of seconds or None, got {timeout!r}")
+    return max(0.0, timeout)
 
 
 @contextlib.contextmanager
