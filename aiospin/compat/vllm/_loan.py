@@ -7,11 +7,12 @@ pages are all copied, in place, and the ring has its bytes back though the buffe
     lend     the slot's bytes, at the same place in the private mapping
     over     the buffer has died: pages that were written show the ring again, then the slot's bytes go back
     recall   copy what is not copied yet; the slot's bytes go back now, and the addresses are the buffer's until it dies
+    refuse   lend nothing from now on, and recall
 
 Guarantee: a buffer keeps its contents, and the program's changes to them, until it dies; no later message is ever seen
 through it. Whatever would break this is not lent: `lend` returns None, and the caller copies.
-Assumption: each buffer has its pages for itself (`_wire` lays them out so). One thread at a time lends and recalls;
-buffers may die in any thread, and in the middle of any line.
+Assumption: each buffer has its pages for itself (`_wire` lays them out so). Everything here may happen in any thread,
+and in the middle of any line of the same one: by the garbage collector, a signal's function, or what that raises.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import logging
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any, Final
 
 from aiospin import _layout, _pages
@@ -44,7 +46,11 @@ class _Loan:
         self.address = address
         self.span = -(-size // _pages.BYTES) * _pages.BYTES
         self.lease: memoryview | None = lease  # None once recalled
-        self.buffer: weakref.ref[Any] | None = None
+        self.buffer: Callable[[], Any] = _dead
+
+
+def _dead() -> None:
+    """What a weak reference to a buffer that is gone returns."""
 
 
 class Loans:
@@ -53,11 +59,12 @@ class Loans:
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
         self._capacity = segment.capacity
-        self._most = segment.capacity // 2 - SLACK  # that may be lent: what is half as large as the ring has room
+        self._most = segment.capacity // 2 - SLACK // 2  # that may be lent: a chunk, and what it has beside its buffers
         self.lent: dict[int, _Loan] = {}  # what holds bytes of the ring, by a number that only grows: oldest first
         self._recalled: dict[int, _Loan] = {}  # what holds addresses alone
-        self._count = 0
-        self._recalling = threading.Lock()
+        self.count = 0  # of loans ever made
+        self._refuses = False
+        self._lock = threading.RLock()  # between lending and recalling
         _everybodys.add(self)
 
     @functools.cached_property
@@ -77,78 +84,118 @@ class Loans:
             return None
         return pages
 
-    def lend(self, message: memoryview, position: int, offset: int, size: int) -> Any:
+    def lend(self, message: memoryview, position: int, offset: int, size: int) -> memoryview | None:
         """A writable buffer of the `size` bytes at `offset` of a message, whose payload is at `position` in the stream.
         None if they cannot be lent: then copy them.
         """
         begin = (position + offset) % self._capacity
         if len(message) > self._most or begin % _pages.BYTES or self.pages is None:
             return None
-        self._recall_before(position + len(message) - self._most)
         loan = _Loan(position, self.pages.address + begin, size, message[offset : offset + size])
         if offset + loan.span > len(message):
             return None  # something else may be on its last page
+        with self._lock:
+            self._recall_before(position + len(message) - self._most)
+            if self._refuses or _forks.under_way or not self._shows_the_ring(loan):
+                return None
+            buffer: Any = (ctypes.c_ubyte * size).from_address(loan.address)
+            self.count += 1
+            loan.buffer = weakref.ref(buffer)
+            weakref.finalize(buffer, self._over, self.count).atexit = False
+            self.lent[self.count] = loan
+        return memoryview(buffer).cast("B")
+
+    def _shows_the_ring(self, loan: _Loan) -> bool:
+        """Whether nothing private is at these addresses: no recalled buffer, and no page that mlock(2) has copied."""
         if any(_overlap(loan, other) for other in tuple(self._recalled.values())):
-            return None  # a recalled buffer still has these addresses
-        buffer = (ctypes.c_ubyte * size).from_address(loan.address)
-        self._count += 1
-        loan.buffer = weakref.ref(buffer)
-        self.lent[self._count] = loan
-        weakref.finalize(buffer, self._over, self._count).atexit = False
-        return buffer
+            return False
+        try:
+            return not _pages.has_copies(loan.address, loan.span)
+        except OSError:
+            return False
 
     def _over(self, number: int) -> None:
-        """The buffer has died. Only then may its pages change; only then may the ring have the bytes."""
-        loan = self.lent.get(number) or self._recalled[number]
+        """The buffer has died. Only then may its pages change; only then may the ring have the bytes.
+
+        Cut short by a signal's exception it can be done again, and is by the next recall.
+        """
+        loan = self.lent.get(number) or self._recalled.get(number)
+        if loan is None:
+            return
         try:
             written = number in self._recalled or _pages.has_copies(loan.address, loan.span)
         except OSError:  # no descriptor for it now
             written = True
-        if written:
-            _pages.forget_copies(loan.address, loan.span)
-        if self.lent.pop(number, None) is None:
-            del self._recalled[number]
+        try:
+            if written:
+                _pages.forget_copies(loan.address, loan.span)
+        except OSError:  # locked in memory: nothing is lent there any more
+            self._put_away(number, loan)
+            return
+        self.lent.pop(number, None)
+        self._recalled.pop(number, None)
+
+    def _put_away(self, number: int, loan: _Loan) -> None:
+        """The ring has its bytes back; the addresses stay occupied."""
+        self._recalled[number] = loan  # first: at no time may they seem to be free
+        self.lent.pop(number, None)
+        loan.lease = None
+
+    def refuse(self) -> None:
+        """Lend nothing any more. For a reader that ends."""
+        self._refuses = True
 
     def recall(self) -> None:
         """Recall everything. What there is no memory to copy for stays lent, and a warning says so."""
         self._recall_before(1 << 64)
 
     def _recall_before(self, position: int) -> None:
-        with self._recalling:
+        with self._lock:
             for number, loan in tuple(self.lent.items()):
-                if loan.position < position:
+                if loan.position < position and number in self.lent:
                     self._recall(number, loan)
 
     def _recall(self, number: int, loan: _Loan) -> None:
-        buffer = None if loan.buffer is None else loan.buffer()
+        buffer = loan.buffer()
         if buffer is None:
-            return  # it has died just now
+            self._over(number)
+            return
         try:
             _pages.copy_privately(loan.address, loan.span)
         except OSError as error:
             _log.warning(f"a buffer of {loan.span} bytes stays in the ring until it is dropped: {error}")
         else:
-            self._recalled[number] = self.lent.pop(number)
-            loan.lease = None
+            self._put_away(number, loan)
         del buffer
 
 
+class _Forks:
+    """Whether this process is forking. A child has the buffers too, and no say in what the ring does with the bytes."""
+
+    under_way = False
+
+    def begin(self) -> None:
+        """Let the child have copies, of what is lent until the fork is over."""
+        self.under_way = True
+        for loans in tuple(_everybodys):
+            loans.recall()
+
+    def end(self) -> None:
+        """In the parent."""
+        self.under_way = False
+
+    def end_in_child(self) -> None:
+        """Whichever thread of the parent had a lock, here it never lets go."""
+        for loans in tuple(_everybodys):
+            loans._lock = threading.RLock()
+        self.under_way = False
+
+
 _everybodys: weakref.WeakSet[Loans] = weakref.WeakSet()
-
-
-def _before_fork() -> None:
-    """A child has the buffers too, and no say in what the ring does with the bytes: let it have copies."""
-    for loans in tuple(_everybodys):
-        loans.recall()
-
-
-def _in_child() -> None:
-    for loans in tuple(_everybodys):
-        loans._recalling = threading.Lock()  # whichever thread of the parent had it, here it never lets go
-
+_forks = _Forks()
 
 if hasattr(os, "register_at_fork"):  # absent where there is no fork
-    os.register_at_fork(before=_before_fork, after_in_child=_in_child)
+    os.register_at_fork(before=_forks.begin, after_in_parent=_forks.end, after_in_child=_forks.end_in_child)
 
 
 def _overlap(one: _Loan, other: _Loan) -> bool:

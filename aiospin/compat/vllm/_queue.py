@@ -89,7 +89,8 @@ class MessageQueue:
         self._chunk = chunk
         self._sender, self._receiver = sender, receiver
         self._ranks = end.ranks
-        self._end = weakref.finalize(self, _end, end.end, queue, None if receiver is None else receiver.loans)
+        self._parts = (end.end, queue, None if receiver is None else receiver.loans)
+        self._finalizer = weakref.finalize(self, _end, *self._parts)
 
     # handles
 
@@ -178,7 +179,8 @@ class MessageQueue:
         shut down nothing is kept any more. Idempotent.
         """
         self.shutting_down = True
-        self._end()
+        _end(*self._parts)
+        self._finalizer.detach()
 
     # sending
 
@@ -241,12 +243,16 @@ class MessageQueue:
 
 
 def _end(end: QueueWriter[bytes] | QueueReader[bytes], queue: Queue[bytes] | None, loans: Loans | None) -> None:
-    """Of a queue that was shut down, that nobody has any more, or whose process ends."""
+    """Of a queue that was shut down, that nobody has any more, or whose process ends. Cut short, it may come again."""
     if loans is not None:
-        loans.recall()  # or the place would be given up with the last of them, and its holder be taken for dead
-    end.close()
-    if queue is not None:
-        queue.close()
+        loans.refuse()
+    try:
+        end.close()
+        if queue is not None:
+            queue.close()
+    finally:
+        if loans is not None:
+            loans.recall()  # or the place would be given up with the last of them, and its holder be taken for dead
 
 
 def _checked_ranks(n_reader: Any, n_local_reader: Any, ranks: Sequence[int] | None) -> list[int]:

@@ -7,12 +7,13 @@ that waits does not make its writer wait for buffers that it has lent out.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
+import time
+from collections.abc import Generator, Iterator
 from typing import Any, Final
 
 from aiospin import _backend
 from aiospin._deadline import Deadline
-from aiospin._errors import PeerDied, QueueClosed
+from aiospin._errors import PeerDied, QueueClosed, ReaderBusy
 from aiospin._reader import QueueReader
 from aiospin.compat.vllm._loan import Loans
 from aiospin.compat.vllm._ranks import Ranks
@@ -33,6 +34,7 @@ class Receiver:
         # At hand, since every message asks for them.
         self._acquire, self._get = reader.acquire_read, reader._get_up_to
         self._lent, self._dead, self._stalls = self.loans.lent, self.ranks.dead, self.ranks.stalls
+        self._waits_since = (0, 0.0)  # with so many loans made, at that time
 
     def receive(self, timeout: float | None, indefinite: bool) -> Any:
         """The next object, waiting for it that long. `indefinite`: a long wait is not logged."""
@@ -54,17 +56,11 @@ class Receiver:
         """
         if timeout is not None:
             timeout = clamped(timeout)
-        deadline = Deadline(timeout)
         self._stalls.on = not indefinite
         try:
             slot = self._take_now() if self._dead else None
-            if slot is None and self._lent:
-                with contextlib.suppress(TimeoutError):
-                    slot = await self._acquire(_first_part(timeout))
-                if slot is None:
-                    self.loans.recall()
             if slot is None:
-                slot = await self._acquire(deadline.remaining())
+                slot = await self._await_slot(timeout)
         except (PeerDied, QueueClosed) as error:
             self.ranks.raise_for(error)
         return decode(slot, self.loans)
@@ -83,21 +79,54 @@ class Receiver:
             raise death
         try:
             self.end.try_acquire_read()  # untouched, it comes again
+        except ReaderBusy:
+            return  # whoever is at it hears of it
         except (PeerDied, QueueClosed) as error:
             self.ranks.raise_for(error)
 
     def _take(self, timeout: float | None, indefinite: bool) -> Any:
-        deadline = Deadline(timeout)
         self._stalls.on = not indefinite
         try:
             slot = self._take_now()
-            if slot is None and self._lent:
-                with contextlib.suppress(TimeoutError):
-                    return self._acquire(_first_part(timeout)).__enter__()
-                self.loans.recall()
-            return self._acquire(deadline.remaining()).__enter__() if slot is None else slot
+            return self._wait_for_slot(timeout) if slot is None else slot
         except (PeerDied, QueueClosed) as error:
             self.ranks.raise_for(error)
+
+    def _wait_for_slot(self, timeout: float | None) -> Any:
+        for part in self._parts(timeout):
+            try:
+                return self._acquire(part).__enter__()
+            except TimeoutError as error:
+                if not _is_the_waits(error):
+                    raise
+        raise self._late(timeout)
+
+    async def _await_slot(self, timeout: float | None) -> Any:
+        for part in self._parts(timeout):
+            try:
+                return await self._acquire(part)
+            except TimeoutError as error:
+                if not _is_the_waits(error):
+                    raise
+        raise self._late(timeout)
+
+    def _parts(self, timeout: float | None) -> Iterator[float | None]:
+        """The time-outs of the waits that make up one wait. What is lent is recalled between them, once the reader has
+        waited for so long, in however many calls.
+        """
+        deadline = Deadline(timeout)
+        if self._lent:
+            now, count = time.monotonic(), self.loans.count
+            if self._waits_since[0] != count:  # something was received meanwhile
+                self._waits_since = count, now
+            left = max(0.0, self._waits_since[1] + _RECALL_AFTER - now)
+            if timeout is None or left <= timeout:
+                yield left
+                self.loans.recall()
+        yield deadline.remaining()
+
+    def _late(self, timeout: float | None) -> TimeoutError:
+        return TimeoutError(f"{self.end.role_name}: no message within {timeout!r} s")
 
     def _take_now(self) -> Any:
         """The next slot if it is there. PeerDied if it would be for the dead that one had to wait."""
@@ -107,5 +136,6 @@ class Receiver:
         return slot
 
 
-def _first_part(timeout: float | None) -> float:
-    return _RECALL_AFTER if timeout is None else min(timeout, _RECALL_AFTER)
+def _is_the_waits(error: TimeoutError) -> bool:
+    """Whether it is about the wait, and not what a signal's function has raised."""
+    return "no message within" in str(error)

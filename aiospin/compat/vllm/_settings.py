@@ -9,6 +9,7 @@ Guarantee: a value that cannot be meant is a ValueError that names it.
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Final
 
@@ -29,7 +30,7 @@ def _warning_interval() -> float:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
-    if not seconds > 0:
+    if not 0 < seconds < math.inf:
         raise ValueError(f"VLLM_RINGBUFFER_WARNING_INTERVAL must be a number of seconds above 0, got {text!r}")
     return seconds
 

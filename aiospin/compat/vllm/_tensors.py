@@ -55,12 +55,25 @@ def rebuild_tensor(buffer: Any, shape: tuple[int, ...], dtype_name: str) -> Any:
 
 def _is_plain(torch: Any, tensor: Any) -> bool:
     return (
-        tensor.device.type == "cpu"
+        not tensor.is_nested
+        and tensor.device.type == "cpu"
         and tensor.layout is torch.strided
         and not tensor.requires_grad
         and not tensor.is_quantized
+        and not tensor._is_zerotensor()
+        and not torch._is_functional_tensor(tensor)
         and _can_view_bytes(tensor.dtype)
+        and _is_backed(tensor)
     )
+
+
+def _is_backed(tensor: Any) -> bool:
+    """Whether there is memory under all of it. A storage can be made smaller than the tensors that it has."""
+    if not tensor.numel():
+        return True
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    needed = (tensor.storage_offset() + extent) * tensor.element_size()
+    return bool(tensor.data_ptr() != 0 and needed <= tensor.untyped_storage().nbytes())
 
 
 @functools.cache

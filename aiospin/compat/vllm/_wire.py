@@ -29,6 +29,9 @@ SMALL: Final = 16384
 """Buffers of fewer bytes are copied into the pickle: cheaper than a place of their own. So messages of at most as many
 bytes are pickles."""
 
+_KEPT: Final = 1024
+"""Bytes of a pickle up to which its pickler is used again."""
+
 _PICKLE: Final = 0x80  # pickle.PROTO, with which every pickle from protocol 2 on begins
 _TABLE: Final = 1
 _HEAD: Final = struct.Struct("<B7xII")
@@ -69,8 +72,10 @@ def encode(obj: object, writer: Any) -> Sequence[Any]:
     else:
         parts = chunks.copy()
         chunks.clear()
-    encoder.forget()
-    _idle.append(encoder)
+    # A pickler's memory of what it has met never shrinks, and is wiped as a whole each time: large ones are not kept.
+    if len(parts) == 1 and len(parts[0]) <= _KEPT:
+        encoder.forget()
+        _idle.append(encoder)
     return parts
 
 
@@ -140,19 +145,22 @@ def decode(slot: Any, loans: Loans | None) -> Any:
 
 def _decoded(slot: Any, loans: Loans | None) -> Any:
     data: memoryview = slot.data
-    if len(data) <= SMALL or data[0] == _PICKLE:
-        return _loads(data)
-    stream, places = _parsed(data)
-    if slot._position is not None:
-        return _loads(stream, buffers=[_taken(data, slot._position, *place, loans) for place in places])
-    head = bytes(stream)
-    del data, stream  # or it cannot be kept
+    stream = data[:0]
+    try:
+        if len(data) <= SMALL or data[0] == _PICKLE:
+            return _loads(data)
+        stream, places = _parsed(data)
+        if slot._position is not None:
+            return _loads(stream, buffers=[_taken(data, slot._position, *place, loans) for place in places])
+        head = bytes(stream)
+    finally:
+        del data, stream  # or whoever keeps an exception keeps the slot
     whole = slot.keep()
     return _loads(head, buffers=[whole[begin : begin + size] for begin, size in places])
 
 
 def _taken(data: memoryview, position: int, begin: int, size: int, loans: Loans | None) -> Any:
-    """One buffer, lent or copied."""
+    """One buffer: a bytearray, or a memoryview of what is lent."""
     lent = loans.lend(data, position, begin, size) if loans is not None and size >= LEAST else None
     return bytearray(data[begin : begin + size]) if lent is None else lent
 
