@@ -22,7 +22,7 @@ from forked import Child
 from programs import Program
 
 from aiospin import _pages, _roles
-from aiospin.compat.vllm import MessageQueue, _wire
+from aiospin.compat.vllm import MessageQueue, _loan, _wire
 from aiospin.compat.vllm._loan import LEAST, Loans
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
@@ -31,6 +31,12 @@ RING = 8 * LEAST
 SIZE = LEAST + 12345
 
 Array = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+@pytest.fixture(autouse=True)
+def lending_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever became of the last loan."""
+    monkeypatch.setattr(_loan, "ABSTAINS", 0)
 
 
 def array(seed: int, size: int = SIZE) -> Array:
@@ -195,6 +201,39 @@ def test_what_would_fill_half_of_the_ring_is_not_lent(queues: tuple[MessageQueue
     writer, (reader, _) = queues
     writer.enqueue(array(1, RING // 2))
     assert np.array_equal(reader.dequeue(), array(1, RING // 2)) and len(loans(reader).lent) == 0
+
+
+@pytest.mark.parametrize("way", ["written", "held over half of the ring", "held while waiting"])
+def test_who_was_lent_to_in_vain_gets_copies_for_a_while(
+    queues: tuple[MessageQueue, list[MessageQueue]], way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_loan, "ABSTAINS", 2)
+    writer, (reader, other) = queues
+
+    def receive(seed: int) -> tuple[bool, Array]:
+        writer.enqueue(array(seed))
+        other.dequeue()
+        before = loans(reader).count
+        found = reader.dequeue()
+        assert np.array_equal(found, array(seed))
+        return loans(reader).count > before, found
+
+    lent, found = receive(0)
+    assert lent
+    held = []
+    if way == "written":
+        found[0] = 1
+        del found
+    elif way == "held while waiting":
+        with pytest.raises(TimeoutError):
+            reader.dequeue(timeout=0.05)
+        held.append(found)
+    else:
+        while loans(reader).lent:
+            held.append(receive(len(held))[1])
+            if loans(reader)._abstains:
+                break
+    assert [receive(seed)[0] for seed in range(50, 53)] == [False, False, True]
 
 
 def test_a_shut_down_reader_keeps_no_place_for_what_it_has_lent(

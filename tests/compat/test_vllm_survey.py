@@ -190,7 +190,7 @@ def test_check_says_what_would_be_patched(tree: Tree) -> None:
     status, out, complaints = run(tree, "check")
     assert (status, complaints) == (0, "")
     assert f"{KNOWN}, in {tree.package}" in " ".join(out.split())
-    assert "install() would work" in out
+    assert "install() would work, if vLLM can be imported" in out
     assert "vllm.executor: Handle, MessageQueue" in out
     assert all(name in out for name in (_survey.MODULE, "memory_fence", "check_shm_free_space", "spinloop"))
 

@@ -153,6 +153,38 @@ def test_other_tensors_travel_as_torch_has_it(ends: tuple[MessageQueue, MessageQ
     assert found.is_quantized == sent.is_quantized and dense.shape == expected.shape
 
 
+def odd() -> dict[str, Any]:
+    gone, smaller = torch.ones(100_000), torch.ones(100_000)
+    gone.untyped_storage().resize_(0)
+    smaller.untyped_storage().resize_(16)
+    return {
+        "storage taken away": gone,
+        "storage made smaller": smaller,
+        "zeros that are nowhere": torch._efficientzerotensor(100_000),
+        "nested": torch.nested.nested_tensor([torch.ones(3), torch.ones(5)]),
+        "functional": torch._to_functional_tensor(torch.ones(100_000)),
+    }
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize(
+    "name", ["storage taken away", "storage made smaller", "zeros that are nowhere", "nested", "functional"]
+)
+def test_tensors_without_memory_of_their_own_end_no_process(ends: tuple[MessageQueue, MessageQueue], name: str) -> None:
+    """As torch pickles them, or whatever it raises."""
+    writer, reader = ends
+    sent = odd()[name]
+    try:
+        pickle.loads(pickle.dumps(sent))
+    except RuntimeError as error:  # of which some are subclasses
+        with pytest.raises(type(error)):
+            writer.enqueue([sent])
+            reader.dequeue(timeout=0)
+    else:
+        writer.enqueue([sent])
+        assert type(reader.dequeue(timeout=0)[0]) is type(sent)
+
+
 def test_the_bytes_of_a_tensor_are_not_in_the_pickle() -> None:
     from aiospin.compat.vllm import _wire
 

@@ -127,10 +127,13 @@ def small_rate(link: Link, scale: float) -> Figures:
 # --- tensors of 10 MiB
 
 
-def take_tensors(part: Part, *, acknowledge: bool = False, copy: bool = False) -> tuple[float, list[int]]:
+def take_tensors(
+    part: Part, *, acknowledge: bool = False, copy: bool = False, write: bool = False
+) -> tuple[float, list[int]]:
     """Take tensors until None comes. Returns how many per second came, and each one's delay in nanoseconds.
 
-    `acknowledge`: the writer waits on the pipe until each is taken. `copy`: each is copied out, as to a device.
+    `acknowledge`: the writer waits on the pipe until each is taken. `copy`: each is copied out, as to a device. `write`: each
+    is written to in place.
     """
     import torch
 
@@ -143,6 +146,8 @@ def take_tensors(part: Part, *, acknowledge: bool = False, copy: bool = False) -
         delays.append(perf_counter_ns() - stamp)
         if copy:
             own.copy_(tensor)
+        if write:
+            tensor.bitwise_or_(1)  # which 17 has
         if tensor.numel() != TENSOR or int(tensor[0]) != 17 or int(tensor[-1]) != 17:
             raise ValueError(f"a tensor came broken: {tensor!r}")
         del message, tensor  # a queue may have lent it
@@ -202,6 +207,16 @@ def tensors_copied(link: Link, scale: float) -> Figures:
     return {"rate": send_tensors(link, link.open(), scale, _tensor(), "peers_benchmarks:copy_tensors")}
 
 
+def write_tensors(part: Part) -> Any:
+    """Take tensors, and write to every byte of each."""
+    return take_tensors(part, write=True)
+
+
+def tensors_written(link: Link, scale: float) -> Figures:
+    """Tensors of 10 MiB per second, which the reader changes in place."""
+    return {"rate": send_tensors(link, link.open(), scale, _tensor(), "peers_benchmarks:write_tensors")}
+
+
 Drive = Callable[[Link, float], Figures]
 
 DRIVES: Mapping[str, Drive] = {
@@ -211,4 +226,5 @@ DRIVES: Mapping[str, Drive] = {
     "tensors": tensors,
     "tensors-4MiB": tensors_in_small_chunks,
     "tensors-copied": tensors_copied,
+    "tensors-written": tensors_written,
 }

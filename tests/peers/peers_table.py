@@ -47,6 +47,7 @@ ROWS = (
     Row("tensors-4MiB", "rate", "10 MiB tensors, chunks 4 MiB x 6", "1/s", 1, True, 6),
     Row("tensors-4MiB", "one-way", "10 MiB tensors, chunks 4 MiB x 6: one way, p50", "us", 1e6, False, None),
     Row("tensors-copied", "rate", "10 MiB tensors, each copied out by the reader", "1/s", 1, True, None),
+    Row("tensors-written", "rate", "10 MiB tensors, each changed in place by the reader", "1/s", 1, True, None),
 )
 
 

@@ -51,7 +51,9 @@ def _report(found: Survey) -> Iterator[str]:
             yield from _entry(label, f"{one.module}: {', '.join(one.names)}")
         if not found.left_behind:
             yield from _entry("workers", f"take part by {SWITCH}=1 and the entry point {ENTRY_POINT} of {PLUGINS}")
-    yield from _entry("verdict", "install() would refuse" if found.reasons else "install() would work")
+    yield from _entry(
+        "verdict", "install() would refuse" if found.reasons else "install() would work, if vLLM can be imported"
+    )
     for reason in found.reasons:
         yield from _entry("", f"- {reason}")
 

@@ -32,6 +32,10 @@ from aiospin._segment import Segment
 LEAST: Final = 1 << 20
 """Bytes from which on lending is worth a look at the page tables: copying a MiB costs about 50 us."""
 
+ABSTAINS: Final = 255
+"""Large buffers that are copied after one that was lent in vain: it was written to, or held for long. A page costs the
+kernel more to copy than a memcpy of it, about 3 us where it takes 0.2, so lending pays only where nobody does that."""
+
 SLACK: Final = 65536
 """Bytes of the ring beyond two chunks: room for what a message has beside its buffers."""
 
@@ -64,6 +68,7 @@ class Loans:
         self._recalled: dict[int, _Loan] = {}  # what holds addresses alone
         self.count = 0  # of loans ever made
         self._refuses = False
+        self._abstains = 0  # from how many loans more
         self._lock = threading.RLock()  # between lending and recalling
         _everybodys.add(self)
 
@@ -89,13 +94,17 @@ class Loans:
         None if they cannot be lent: then copy them.
         """
         begin = (position + offset) % self._capacity
+        if self._abstains:
+            self._abstains -= 1
+            return None
         if len(message) > self._most or begin % _pages.BYTES or self.pages is None:
             return None
         loan = _Loan(position, self.pages.address + begin, size, message[offset : offset + size])
         if offset + loan.span > len(message):
             return None  # something else may be on its last page
         with self._lock:
-            self._recall_before(position + len(message) - self._most)
+            if self._recall_before(position + len(message) - self._most):
+                self.abstain()
             if self._refuses or _forks.under_way or not self._shows_the_ring(loan):
                 return None
             buffer: Any = (ctypes.c_ubyte * size).from_address(loan.address)
@@ -128,6 +137,7 @@ class Loans:
             written = True
         try:
             if written:
+                self.abstain()
                 _pages.forget_copies(loan.address, loan.span)
         except OSError:  # locked in memory: nothing is lent there any more
             self._put_away(number, loan)
@@ -141,6 +151,10 @@ class Loans:
         self.lent.pop(number, None)
         loan.lease = None
 
+    def abstain(self) -> None:
+        """Copy the next ones: lending was in vain."""
+        self._abstains = ABSTAINS
+
     def refuse(self) -> None:
         """Lend nothing any more. For a reader that ends."""
         self._refuses = True
@@ -149,11 +163,15 @@ class Loans:
         """Recall everything. What there is no memory to copy for stays lent, and a warning says so."""
         self._recall_before(1 << 64)
 
-    def _recall_before(self, position: int) -> None:
+    def _recall_before(self, position: int) -> bool:
+        """Whether there was anything to recall."""
+        found = False
         with self._lock:
             for number, loan in tuple(self.lent.items()):
                 if loan.position < position and number in self.lent:
+                    found = True
                     self._recall(number, loan)
+        return found
 
     def _recall(self, number: int, loan: _Loan) -> None:
         buffer = loan.buffer()

@@ -7,13 +7,16 @@ Assumption: one thread at a time receives; several may send; `shutdown` may come
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import time
 import weakref
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, Final
 
+from aiospin._deadline import Deadline
+from aiospin._errors import RoleTaken
 from aiospin._queue import Queue
 from aiospin._reader import QueueReader
 from aiospin._writer import QueueWriter
@@ -21,7 +24,7 @@ from aiospin.compat.vllm import _groups, _settings
 from aiospin.compat.vllm._handle import Handle, NoRelay, attach_reader, chunk_bytes
 from aiospin.compat.vllm._loan import SLACK, Loans
 from aiospin.compat.vllm._receiver import Receiver
-from aiospin.compat.vllm._sender import Sender
+from aiospin.compat.vllm._sender import Sender, clamped
 
 _log = logging.getLogger("aiospin")
 _READY_POLL: Final = 0.005  # seconds between two looks at who has come: start-up, not the hot path
@@ -110,7 +113,10 @@ class MessageQueue:
         self = MessageQueue.__new__(MessageQueue)
         self.handle = handle
         self._begin(ranks, chunk_bytes(handle), None, Receiver(reader, ranks), None)
-        reader.claim()
+        try:
+            reader.claim()
+        except RoleTaken as error:
+            raise RoleTaken(self._ranks.own_name, error.pid) from None
         return self
 
     @staticmethod
@@ -160,17 +166,36 @@ class MessageQueue:
 
     # life
 
-    def wait_until_ready(self) -> None:
-        """Wait until every reader has come. PeerDied or QueueClosed if the writer has gone meanwhile."""
+    def __reduce__(self) -> Any:
+        raise TypeError("a MessageQueue stays in its process: send its export_handle(), for create_from_handle() there")
+
+    def wait_until_ready(self, timeout: float | None = None) -> None:
+        """Wait until every reader has come. PeerDied or QueueClosed if the writer has gone meanwhile.
+
+        A reader's process that dies before it attaches is not seen from here: TimeoutError names who has not come.
+        """
+        for _ in self._looks(timeout):
+            time.sleep(_READY_POLL)
+
+    async def await_until_ready(self, timeout: float | None = None) -> None:
+        """`wait_until_ready` for coroutines."""
+        for _ in self._looks(timeout):
+            await asyncio.sleep(_READY_POLL)
+
+    def _looks(self, timeout: float | None) -> Iterator[None]:
+        """Steps as long as somebody is missing."""
+        deadline = Deadline(None if timeout is None else clamped(timeout))
         began, told = time.monotonic(), _settings.WARNING_INTERVAL
         while absent := self._ranks.absent():
             if self._receiver is not None:
                 self._receiver.require_a_writer()
+            names = ", ".join(map(str, absent))
+            deadline.check(f"readers {names} have not come")
             waited = time.monotonic() - began
             if waited >= told:
                 told *= 2
-                _log.warning(f"stalled: readers {', '.join(map(str, absent))} have not come for {waited:.0f} s")
-            time.sleep(_READY_POLL)
+                _log.warning(f"stalled: readers {names} have not come for {waited:.0f} s")
+            yield
 
     def shutdown(self) -> None:
         """End this end. From any thread: calls that wait here raise RuntimeError("cancelled"), as all later ones do.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any, NoReturn
 
 from aiospin import _layout, _roles
-from aiospin._errors import AiospinError, PeerDied, QueueClosed
+from aiospin._errors import AiospinError, PeerDied, QueueClosed, ReaderBusy
 from aiospin._stall import Peer, Waiter, tell
 
 
@@ -38,7 +38,16 @@ class Ranks:
             self.dead[role] = PeerDied(*error.args)  # never raised itself: a traceback would keep all that it leads to
             self._told[role] = error.pid
             raise PeerDied(None if error.rank is None else self._ranks[error.rank], *error.args[1:]) from None
+        if isinstance(error, QueueClosed):
+            raise QueueClosed(f"{self.own_name}: the writer has shut down, and all that it sent was received") from None
+        if isinstance(error, ReaderBusy):
+            raise ReaderBusy(f"another task or thread is receiving as {self.own_name}") from None
         raise error
+
+    @property
+    def own_name(self) -> str:
+        """This end, as the user calls it."""
+        return "the writer" if self._end.rank is None else f"reader {self._ranks[self._end.rank]}"
 
     def is_over(self, error: AiospinError) -> bool:
         """Whether that is a death that was told before, and its place is not empty any more: no reason to give up."""

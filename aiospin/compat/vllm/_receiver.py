@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Generator, Iterator
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from aiospin import _backend
 from aiospin._deadline import Deadline
-from aiospin._errors import PeerDied, QueueClosed, ReaderBusy
+from aiospin._errors import AiospinError, PeerDied, QueueClosed, ReaderBusy
 from aiospin._reader import QueueReader
 from aiospin.compat.vllm._loan import Loans
 from aiospin.compat.vllm._ranks import Ranks
@@ -45,8 +45,8 @@ class Receiver:
         self._stalls.on = not indefinite
         try:
             message = self._get(SMALL, timeout)
-        except (PeerDied, QueueClosed) as error:
-            self.ranks.raise_for(error)
+        except (PeerDied, QueueClosed, ReaderBusy, TimeoutError) as error:
+            self._raise(error, timeout)
         return decode(message, self.loans) if type(message) is ReadSlot else message
 
     async def areceive(self, timeout: float | None, indefinite: bool) -> Any:
@@ -61,7 +61,7 @@ class Receiver:
             slot = self._take_now() if self._dead else None
             if slot is None:
                 slot = await self._await_slot(timeout)
-        except (PeerDied, QueueClosed) as error:
+        except (PeerDied, QueueClosed, ReaderBusy) as error:
             self.ranks.raise_for(error)
         return decode(slot, self.loans)
 
@@ -89,7 +89,7 @@ class Receiver:
         try:
             slot = self._take_now()
             return self._wait_for_slot(timeout) if slot is None else slot
-        except (PeerDied, QueueClosed) as error:
+        except (PeerDied, QueueClosed, ReaderBusy) as error:
             self.ranks.raise_for(error)
 
     def _wait_for_slot(self, timeout: float | None) -> Any:
@@ -123,10 +123,16 @@ class Receiver:
             if timeout is None or left <= timeout:
                 yield left
                 self.loans.recall()
+                self.loans.abstain()
         yield deadline.remaining()
 
+    def _raise(self, error: AiospinError | TimeoutError, timeout: float | None) -> NoReturn:
+        if isinstance(error, AiospinError):
+            self.ranks.raise_for(error)
+        raise self._late(timeout) if _is_the_waits(error) else error
+
     def _late(self, timeout: float | None) -> TimeoutError:
-        return TimeoutError(f"{self.end.role_name}: no message within {timeout!r} s")
+        return TimeoutError(f"{self.ranks.own_name}: no message within {timeout!r} s")
 
     def _take_now(self) -> Any:
         """The next slot if it is there. PeerDied if it would be for the dead that one had to wait."""
