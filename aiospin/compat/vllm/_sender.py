@@ -39,8 +39,10 @@ class Sender:
             if _now() >= self._look_at:
                 self._look()
             parts = (dumps(obj, 5),) if type(obj) in PLAIN else encode(obj, self.end)
-            with contextlib.suppress(Full, ValueError):  # no room, or not in one piece
+            try:
                 return self._put_now(*parts)
+            except (Full, ValueError) as refusal:  # no room, or not in one piece
+                del refusal  # what is raised below has a reason of its own
             self.ranks.refuse_to_wait_for_the_dead()
             self.end.put(*parts, timeout=timeout)
         except (PeerDied, QueueClosed) as error:
