@@ -132,8 +132,8 @@ def take_tensors(
 ) -> tuple[float, list[int]]:
     """Take tensors until None comes. Returns how many per second came, and each one's delay in nanoseconds.
 
-    `acknowledge`: the writer waits on the pipe until each is taken. `copy`: each is copied out, as to a device. `write`: each
-    is written to in place.
+    `acknowledge`: the writer waits on the pipe until each is taken. `copy`: each is copied out, as to a device.
+    `write`: each is written to in place.
     """
     import torch
 
