@@ -26,6 +26,8 @@ from peers_titles import BENCHMARKS, SCENARIOS
 from peers_verdict import HANGS, OK, Ended, verdict
 
 HERE = Environment(Path(sys.executable), Path("unused"))
+pytestmark = pytest.mark.repository
+
 NEED_TORCH = {"objects", "tensor-kinds", "overflow", "kept", "reused", "torch-group"}
 BEGUN = [{"event": "waits"}]
 
