@@ -23,6 +23,7 @@ from aiospin import _endpoint
 from aiospin._endpoint import Endpoint
 
 HOPS = 8  # turns of a loop; two are enough
+HEARD_WITHIN = 0.25  # seconds that they take at least, in a process that others keep from running
 PATIENCE = 20.0  # seconds; a killed peer has a successor long before
 
 _pause = threading.Event()
@@ -45,7 +46,7 @@ def install(count: Callable[[], None], period: float) -> None:
             _listen(end, lambda: _sleep_of(end) is not None)
             count()
             if end._ready() and _sleep_of(end) == slept:
-                _expect_to_wake(end, slept, look_after, HOPS)
+                _expect_to_wake(end, slept, look_after, HOPS, time.monotonic() + HEARD_WITHIN)
                 return
         look_after(end)
 
@@ -115,15 +116,15 @@ def _sleep_of(end: Any) -> object:
     return None if head is None or head.done() else head
 
 
-def _expect_to_wake(end: Any, slept: object, then: Callable[[Any], None], hops: int) -> None:
-    """The bell has rung: within so many turns the loop must have heard it."""
+def _expect_to_wake(end: Any, slept: object, then: Callable[[Any], None], hops: int, until: float) -> None:
+    """The bell has rung: after so many turns, and at that time, the loop must have heard it."""
     loop = end._line.station.loop
     if _sleep_of(end) != slept or loop is None:
         then(end)
-    elif hops == 0:
+    elif hops <= 0 and time.monotonic() > until:
         raise Violation(f"a deaf loop: the bell of {end!r} has rung, and {loop!r} does not listen; {end.statistics()}")
     else:
-        loop.call_soon(_expect_to_wake, end, slept, then, hops - 1)
+        loop.call_soon(_expect_to_wake, end, slept, then, hops - 1, until)
 
 
 def _bereaved(end: Any) -> bool:
@@ -137,7 +138,7 @@ def _listen(end: Any, sleeps: Callable[[], bool]) -> None:
     poll = select.poll()
     poll.register(end._own_bell, select.POLLIN)
     station = end._line.station
-    if station is not None and station._completion is not None:
+    if station is not None and station._completion is not None and end._line._token is not None:
         poll.register(station._completion.fileno(), select.POLLIN)  # the waiter thread rings there
     deadline = time.monotonic() + PATIENCE
     while end._opened and end._ready() and sleeps() and not poll.poll(0):
