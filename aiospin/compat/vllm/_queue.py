@@ -67,7 +67,7 @@ class MessageQueue:
         capacity: int | str | None = None,
     ) -> None:
         ranks = _checked_ranks(n_reader, n_local_reader, local_reader_ranks)
-        _require_counts(max_chunk_bytes=max_chunk_bytes, max_chunks=max_chunks)
+        _require_counts(1, max_chunk_bytes=max_chunk_bytes, max_chunks=max_chunks)
         queue: Queue[bytes] = Queue(
             readers=len(ranks),
             capacity=min(max_chunks, 2) * (max_chunk_bytes + SLACK) if capacity is None else capacity,
@@ -281,11 +281,7 @@ def _end(end: QueueWriter[bytes] | QueueReader[bytes], queue: Queue[bytes] | Non
 
 
 def _checked_ranks(n_reader: Any, n_local_reader: Any, ranks: Sequence[int] | None) -> list[int]:
-    for name, value in (("n_reader", n_reader), ("n_local_reader", n_local_reader)):
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"{name} must be a whole number, got {value!r}")
-        if value < 0:
-            raise ValueError(f"{name} must be 0 or more, got {value}")
+    _require_counts(0, n_reader=n_reader, n_local_reader=n_local_reader)
     if n_local_reader > n_reader:
         raise ValueError(f"n_local_reader must be at most n_reader, {n_reader}, got {n_local_reader}")
     if n_reader > n_local_reader:
@@ -304,9 +300,9 @@ def _checked_ranks(n_reader: Any, n_local_reader: Any, ranks: Sequence[int] | No
     return found
 
 
-def _require_counts(**counts: Any) -> None:
+def _require_counts(least: int, **counts: Any) -> None:
     for name, value in counts.items():
         if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError(f"{name} must be a whole number, got {value!r}")
-        if value < 1:
-            raise ValueError(f"{name} must be 1 or more, got {value}")
+        if value < least:
+            raise ValueError(f"{name} must be {least} or more, got {value}")

@@ -62,20 +62,14 @@ def encode(obj: object, writer: Any) -> Sequence[Any]:
             encoder = _Encoder()
     chunks, buffers = encoder.chunks, encoder.buffers
     encoder.dump(obj)
-    parts: Sequence[Any]
-    if len(chunks) == 1 and not buffers:
-        parts = (chunks.pop(),)
-    elif buffers:
-        parts = _laid_out(chunks, buffers, writer._cursor + _layout.SLOT_HEADER_BYTES)
-        chunks.clear()
-        buffers.clear()
-    else:
-        parts = chunks.copy()
-        chunks.clear()
-    # A pickler's memory of what it has met never shrinks, and is wiped as a whole each time: large ones are not kept.
-    if len(parts) == 1 and len(parts[0]) <= _KEPT:
-        encoder.forget()
-        _idle.append(encoder)
+    if buffers:
+        return _laid_out(chunks, buffers, writer._cursor + _layout.SLOT_HEADER_BYTES)
+    if len(chunks) > 1 or len(chunks[0]) > _KEPT:
+        return chunks
+    # A pickler's memory of what it has met never shrinks, and is wiped as a whole each time: only small ones are kept.
+    parts = (chunks.pop(),)
+    encoder.forget()
+    _idle.append(encoder)
     return parts
 
 
